@@ -12,9 +12,9 @@ struct Row {
 };
 
 constexpr std::array kRows{
-    Row{DType::kF32, 4, "F32"}, Row{DType::kF16, 2, "F16"}, Row{DType::kBF16, 2, "BF16"}, Row{DType::kF64, 8, "F64"},
-    Row{DType::kI8, 1, "I8"},   Row{DType::kU8, 1, "U8"},   Row{DType::kI16, 2, "I16"},   Row{DType::kU16, 2, "U16"},
-    Row{DType::kI32, 4, "I32"}, Row{DType::kU32, 4, "U32"}, Row{DType::kI64, 8, "I64"},   Row{DType::kU64, 8, "U64"},
+    Row{DType::kF32, 4, "F32"},   Row{DType::kF16, 2, "F16"}, Row{DType::kBF16, 2, "BF16"}, Row{DType::kF64, 8, "F64"},
+    Row{DType::kI8, 1, "I8"},     Row{DType::kU8, 1, "U8"},   Row{DType::kI16, 2, "I16"},   Row{DType::kU16, 2, "U16"},
+    Row{DType::kI32, 4, "I32"},   Row{DType::kU32, 4, "U32"}, Row{DType::kI64, 8, "I64"},   Row{DType::kU64, 8, "U64"},
     Row{DType::kBool, 1, "BOOL"},
 };
 

@@ -54,13 +54,13 @@ template <typename... Parts>
 }  // namespace intarsia
 
 // The caller's or the world's fault: throws Error(kind) with the joined message unless cond holds.
-#define INTARSIA_CHECK(kind, cond, ...)                       \
-  do {                                                        \
+#define INTARSIA_CHECK(kind, cond, ...)                                      \
+  do {                                                                       \
     if (!(cond)) ::intarsia::fail(::intarsia::ErrorKind::kind, __VA_ARGS__); \
   } while (false)
 
 // Our own fault: throws Error(kInternal) unless cond holds. Always on.
-#define INTARSIA_INVARIANT(cond, ...)                                                                  \
-  do {                                                                                                 \
+#define INTARSIA_INVARIANT(cond, ...)                                                                               \
+  do {                                                                                                              \
     if (!(cond)) ::intarsia::fail(::intarsia::ErrorKind::kInternal, "internal error (", #cond, "): ", __VA_ARGS__); \
   } while (false)
