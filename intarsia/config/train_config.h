@@ -1,0 +1,199 @@
+// Everything that a run asks for, with its defaults, whatever file or flags it came from. Seen only by config, plan,
+// train/assemble.cc and cli: plan turns it into a RunPlan, below which nobody asks a configuration question. Pure data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace intarsia::config {
+
+enum class Precision { kFp32, kFp16, kBf16 };
+
+// Who asked for an optimizer or a scheduler. kCaller: nobody; the program that reads the file brings its own.
+enum class Source { kCaller, kConfig, kTrainer, kFlag };
+
+// train_batch_size = micro_batch_size x accumulation x data-parallel ranks; always checked.
+struct BatchConfig {
+  std::int64_t train_batch_size = 1;  // samples per optimizer update, all ranks together
+  std::int64_t micro_batch_size = 1;  // samples of one rank in one pass; larger: faster, activations grow with it
+  std::int64_t accumulation = 1;  // passes per update; larger: bigger batch at the memory of one pass, slower updates
+};
+
+// Loss scale of fp16. bf16 and fp32 have none.
+struct LossScaleConfig {
+  enum class Mode { kNone, kStatic, kDynamic };
+  Mode mode = Mode::kNone;
+  double value = 0;                     // of kStatic
+  double initial = 65536;               // first scale of kDynamic (2^16)
+  std::int64_t window = 1000;           // updates without overflow before the scale doubles; larger: slower growth
+  std::int64_t hysteresis = 2;          // overflows in a row before the scale halves; larger: slower fall
+  bool consecutive_hysteresis = false;  // an update without overflow restores the hysteresis
+  double min = 1;                       // the scale never falls below
+};
+
+// The optimizer. Defaults are those of the DeepSpeed JSON (lr 1e-3) unless a trainer or flags bring it (lr 5e-5).
+struct OptimizerConfig {
+  Source source = Source::kCaller;
+  std::string type;                 // as asked: "AdamW", "Adam", "Lamb"; empty with kCaller
+  std::string algorithm = "adamw";  // what it means: adamw, adam (decay added to the gradient), lamb, lion, sgd, ...
+  bool torch_adam = false;          // no effect here; config show names the class that DeepSpeed would build
+  double lr = 1e-3;                 // base rate, per update
+  double beta1 = 0.9;               // decay of the first moment; larger: smoother, slower to react
+  double beta2 = 0.999;             // decay of the second moment
+  double eps = 1e-8;                // added to the root of the second moment; larger: smaller steps of rare parameters
+  double weight_decay = 0;          // per unit of lr (decoupled with adamw)
+  bool bias_correction = true;
+  double momentum = 0;                      // sgd, muon
+  double max_coeff = 10, min_coeff = 0.01;  // lamb's limits of the trust ratio
+};
+
+// The schedule of the learning rate, as asked; plan::schedule_of makes the function of the update's number.
+struct SchedulerConfig {
+  Source source = Source::kCaller;  // kCaller: none asked, the rate is constant
+  std::string type;  // WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest; constant, constant_with_warmup,
+                     // linear, cosine, cosine_with_min_lr (Hugging Face); list (intarsia.lr_schedule)
+  std::vector<std::pair<std::string, std::string>> params;  // what was asked, values as JSON text, "auto" resolved
+  // DeepSpeed's, with DeepSpeed's defaults. Rates are per update, steps count optimizer updates.
+  double warmup_min_lr = 0;
+  std::optional<double> warmup_max_lr;  // absent: WarmupLR takes the optimizer's lr, WarmupDecayLR 1e-3
+  double warmup_min_ratio = 0;
+  double cos_min_ratio = 1e-4;
+  bool log_warmup = true;
+  std::int64_t warmup_steps = 0;
+  std::int64_t total_steps = 0;
+  // Hugging Face's cosine_with_min_lr and cosine.
+  double min_lr_ratio = 0;   // floor / lr
+  double num_cycles = 0.5;   // half waves
+  std::vector<double> list;  // update n uses list[n - 1]; after the end the last value
+  // OneCycle and LRRangeTest.
+  double cycle_min_lr = 0, cycle_max_lr = 1e-3, decay_lr_rate = 0;
+  std::int64_t cycle_first_steps = 2000, cycle_second_steps = 2000;
+  std::int64_t cycle_first_stairs = 0, cycle_second_stairs = 0, decay_steps = 0;
+  bool cycle_momentum = true;
+  double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
+  double range_min_lr = 1e-3, range_step_rate = 1;
+  std::int64_t range_steps = 2000;
+  bool range_staircase = false;
+};
+
+// Where optimizer state or parameters rest outside the device. Parsed and shown; `train` refuses it by name.
+struct OffloadConfig {
+  std::string device = "none";  // none, cpu, nvme
+  std::string nvme_path;        // absolute; only with nvme
+  bool pin_memory = true;
+  std::int64_t buffer_count = 4;
+  bool pipeline_read = false, pipeline_write = false, fast_init = false;  // optimizer
+  double ratio = 1.0;                                                     // optimizer: share that is offloaded
+  std::int64_t buffer_size = 100'000'000;                                 // param: elements
+  std::int64_t max_in_cpu = 1'000'000'000;                                // param: elements
+};
+
+// Values of the zero_optimization section. Sizes count elements. Only `stage` changes what a run computes or where it
+// rests; the others tune DeepSpeed's own mechanism and have no effect here (docs/config.md says why, key by key).
+struct ZeroConfig {
+  int stage =
+      0;  // 0 nothing sharded, 1 optimizer state, 2 and gradients, 3 and parameters; larger: less memory, more traffic
+  bool overlap_comm = false;  // default true in stage 3
+  bool contiguous_gradients = true, reduce_scatter = true, allgather_partitions = true;
+  bool round_robin_gradients = false, load_from_fp32_weights = true;
+  std::int64_t reduce_bucket_size = 500'000'000, allgather_bucket_size = 500'000'000;
+  std::int64_t sub_group_size = 1'000'000'000, prefetch_bucket_size = 50'000'000;
+  std::int64_t param_persistence_threshold = 100'000;
+  std::int64_t max_live_parameters = 1'000'000'000, max_reuse_distance = 1'000'000'000;
+  std::int64_t hpz_partition_size = 1, mics_shard_size = -1;
+  bool quantized_weights = false, quantized_gradients = false, quantized_nontrainable_weights = false;
+};
+
+struct CommunicationConfig {
+  std::string communication_data_type;  // "", "fp32", "fp16", "bf16"; gradients are summed in fp32 here
+  std::string grad_accum_dtype;         // same words
+  bool prescale_gradients = false;
+  double gradient_predivide_factor = 1.0;
+};
+
+// The activation_checkpointing section. Present: blocks are recomputed in the backward pass (RunConfig::recompute).
+struct ActivationCheckpointing {
+  bool section_present = false;
+  bool partition_activations = false, contiguous_memory_optimization = false, cpu_checkpointing = false;
+  bool synchronize_checkpoint_boundary = false, profile = false;
+  std::optional<std::int64_t> number_checkpoints;
+};
+
+struct AioConfig {
+  std::int64_t block_size = 1 << 20;  // bytes
+  std::int64_t queue_depth = 8, intra_op_parallelism = 1;
+  bool single_submit = false, overlap_events = true, use_gds = false;
+};
+
+enum class Recompute { kNone, kFull };  // none: fast, keeps all activations; full: one more forward, keeps block inputs
+enum class Pack {
+  kOff,
+  kConcat,
+  kIsolate
+};  // off: one document a sample; concat: one after another; isolate: no attention across
+enum class TooLong { kError, kTruncate, kDrop };  // documents longer than seq_len with pack off
+enum class Bind { kNone, kCores, kNuma };
+enum class Backend { kThreads, kShm, kGloo };
+enum class LastWindow { kCarry, kFlush, kDrop };  // micro-batches left at an epoch's end
+
+// The run's own settings: the "intarsia" section and the flags. docs/config.md has the same table.
+struct RunConfig {
+  std::string model;              // Hugging Face directory or preset
+  std::vector<std::string> data;  // files, globs, FILE:WEIGHT
+  std::string out;                // empty: runs/MODEL-N
+  std::int64_t ranks = 1;         // data-parallel ranks
+  std::int64_t steps = 0;         // optimizer updates; 0: as many as `epochs` give
+  double epochs = 1;              // passes over the data
+  std::int64_t seq_len = 0;       // tokens; 0: the smaller of 2048 and the model's maximum; activations grow with it
+  Recompute recompute = Recompute::kNone;
+  std::uint64_t seed = 42;
+  bool init_random = false;  // fill the model from the seed instead of its files
+  std::vector<std::string> eval_data;
+  std::int64_t eval_every = 0;                   // updates; 0: only at the end
+  std::int64_t save_every = 0;                   // updates; 0: only at the end; smaller: less is lost, more is written
+  std::int64_t keep = 2;                         // checkpoints kept; 0: all
+  std::string resume = "auto";                   // auto, never, or the path of a checkpoint
+  std::vector<std::string> resume_with_changes;  // keys that may differ from the run that is resumed
+  bool fresh = false;                            // remove an earlier run's checkpoints in `out` first
+  std::int64_t log_every = 10;                   // updates between console lines (metrics.jsonl has every update)
+  bool shuffle = true;
+  Pack pack = Pack::kConcat;
+  TooLong too_long = TooLong::kError;
+  int threads = 0;  // intra-op threads of a rank; 0: the cores divided among the local ranks
+  Bind bind = Bind::kNone;
+  bool reproducible = false;       // the same bits in any layout; costs log2(L/ranks) more gradient buffers
+  bool dry_run = false;            // plan, print, stop
+  bool force = false;              // go on although the plan says that memory does not suffice
+  std::string dump_gradients;      // safetensors file of averaged gradients before clipping
+  std::int64_t dump_step = 1;      // the update whose gradients are dumped, counted from 1
+  std::int64_t max_bad_steps = 3;  // updates in a row with a loss that is not finite before the run stops (exit 6)
+  bool no_decay_1d = false;        // no weight decay for parameters of one dimension
+  Backend backend = Backend::kShm;
+  bool force_copy = false;            // never map shared parameters: gather as several hosts would
+  double comm_timeout_seconds = 600;  // of a collective; smaller: a dead rank is seen sooner, a slow one killed sooner
+  LastWindow last_window = LastWindow::kCarry;
+};
+
+struct TrainConfig {
+  BatchConfig batch;
+  Precision precision = Precision::kFp32;  // of compute; masters, sums and optimizer state are fp32
+  LossScaleConfig loss_scale;
+  double gradient_clipping = 1.0;  // limit of the global gradient norm; 0: off; smaller: safer and slower
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  ZeroConfig zero;
+  OffloadConfig offload_optimizer;
+  OffloadConfig offload_param{.buffer_count = 5};
+  bool save_16bit_model = false;  // gather compute-dtype weights when saving in stage 3
+  CommunicationConfig communication;
+  ActivationCheckpointing activation_checkpointing;
+  AioConfig aio;
+  std::int64_t tensor_parallel_degree = 1;
+  std::optional<std::int64_t> steps_per_print;
+  RunConfig run;
+};
+
+}  // namespace intarsia::config
