@@ -56,7 +56,9 @@ endfunction()
 # Precompiled ATen and autograd headers, built once and shared: a file then compiles in about 5 s instead of 17 s.
 function(intarsia_use_pch target)
   if(NOT TARGET intarsia_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/pch.cc "")
+    if(NOT EXISTS ${CMAKE_BINARY_DIR}/pch.cc)  # writing it again would compile it again
+      file(WRITE ${CMAKE_BINARY_DIR}/pch.cc "")
+    endif()
     add_library(intarsia_pch STATIC ${CMAKE_BINARY_DIR}/pch.cc)
     target_link_libraries(intarsia_pch PUBLIC intarsia_flags IntarsiaTorch::torch)
     target_precompile_headers(intarsia_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/torch_pch.h)
