@@ -1,0 +1,29 @@
+// The tensors of one micro-step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+#include "intarsia/data/dataset.h"
+
+namespace intarsia::data {
+
+// Shapes: input_ids, labels [B, S] int64, on the CPU. B may be 0: a rank without samples in this micro-step.
+struct Batch {
+  at::Tensor input_ids;
+  at::Tensor labels;             // kNotCounted or a token id; the target of position t is labels[:, t + 1]
+  std::int64_t num_targets = 0;  // labels that count, column 0 left out
+};
+
+// The samples with these indices, one a row, in their order. Memory: 16 bytes a token, category kData.
+// Errors: Dataset::fill's.
+Batch make_batch(const Dataset& dataset, std::span<const std::int64_t> indices);
+
+// Bytes of text that the counted targets of `labels` [B, S] int64 stand for: those of column 0 are left out as
+// make_batch's num_targets leaves them out, and special tokens (begin or end of text) stand for none. The sum of the
+// losses in nats divided by (bytes * ln 2) is bits per byte.
+std::int64_t target_bytes(const at::Tensor& labels, const formats::Tokenizer& tokenizer);
+
+}  // namespace intarsia::data

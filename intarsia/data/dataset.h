@@ -1,0 +1,99 @@
+// Samples to train or evaluate on, whatever file they come from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace intarsia::formats {
+class Tokenizer;
+}
+
+namespace intarsia::data {
+
+// A label that counts for nothing. Any other label is a token id.
+inline constexpr std::int64_t kNotCounted = -100;
+
+// What the files held and what of it the samples leave out.
+struct DataSummary {
+  std::int64_t files = 0;
+  std::int64_t documents = 0;            // 0 where the files hold tokens or samples
+  std::int64_t tokens = 0;               // in the samples, padding left out
+  std::int64_t dropped_tokens = 0;       // a rest shorter than a sample
+  std::int64_t dropped_documents = 0;    // longer than a sample, TooLong::kDrop
+  std::int64_t truncated_documents = 0;  // longer than a sample, TooLong::kTruncate
+
+  // "2 files, 37 documents, 1204 tokens, 12 samples of 100 tokens, 4 tokens dropped (shorter than a sample)".
+  std::string describe(std::int64_t num_samples, std::int64_t seq_len) const;
+};
+
+// Samples of one length. As Hugging Face's models want it, the target of position t is labels[t + 1] of the same
+// sample; the model shifts, not the data, and labels[0] is never used.
+// Threads: const members may be called at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual std::int64_t num_samples() const = 0;
+  virtual std::int64_t seq_len() const = 0;
+
+  // Writes sample `index`: seq_len() token ids, and as many labels, each a token id or kNotCounted.
+  // Errors: kData for an id outside the vocabulary, with file, place, id and vocabulary; kInternal for an index
+  // outside.
+  virtual void fill(std::int64_t index, std::int64_t* ids, std::int64_t* labels) const = 0;
+
+  virtual const DataSummary& summary() const = 0;
+};
+
+// How a stream of tokens or documents becomes samples.
+enum class Pack {
+  kOff,     // each document is one sample
+  kConcat,  // one stream, cut every seq_len tokens
+};
+
+// What happens to a document of more than seq_len tokens with Pack::kOff.
+enum class TooLong { kError, kTruncate, kDrop };
+
+// What happens to the end of a stream that does not fill a sample.
+enum class Tail {
+  kDrop,  // left out, and counted in the summary: training
+  kPad,   // filled up with tokens whose labels are kNotCounted, so that no token is lost: evaluation
+};
+
+struct DataOptions {
+  std::vector<std::string> paths;  // files and globs, in the order of the samples
+  std::int64_t seq_len = 0;        // tokens of a sample; ready samples have their own length, this is not looked at
+  std::int64_t vocab_size = 0;     // rows of the model's embedding; 0: ids are not checked
+  Pack pack = Pack::kConcat;
+  TooLong too_long = TooLong::kError;
+  Tail tail = Tail::kDrop;
+  const formats::Tokenizer* tokenizer = nullptr;  // for documents; used while opening only
+  std::string cache_dir;                          // folder for tokenized documents; empty: they stay in memory
+};
+
+// Opens the data that the paths name. A file's name ending tells its kind; kinds do not mix:
+// - ".safetensors", ready samples: `input_ids` [N, S] int32 or int64 and, where given, `labels` of the same shape
+//   (without: every token is a target). Files of one S are joined in the order of the paths.
+// - ".bin", tokens (formats/token_file.h): a stream, always cut as Pack::kConcat does.
+// - anything else, documents (formats/documents.h): text, or JSONL with `text`. The tokenizer encodes each as its
+//   post-processor says, and one end-of-text token follows each document.
+//
+// Pack::kConcat: the stream is cut every seq_len tokens. Every token lies in exactly one sample; the first of a sample
+// is input only, so seq_len - 1 of its tokens are targets. The rest goes by `tail`.
+// Pack::kOff: sample k is document k; the length of all samples is that of the longest, at most seq_len; shorter ones
+// are filled up with end-of-text tokens whose labels are kNotCounted. Documents above seq_len go by `too_long`.
+//
+// Memory: samples and tokens stay in the mapped files. Documents are tokenized in memory, 4 bytes a token on each rank,
+// unless cache_dir is set: then token_cache.h, whose file the ranks share. On several ranks call prepare_tokens() with
+// the same options before the ranks start (or on one of them), so that only one tokenizes.
+// Errors: kUsage for no paths or a path that matches nothing; kUnsupported for weights (FILE:0.7); kConfig for mixed
+// kinds, documents without a tokenizer, a tokenizer larger than the vocabulary; kFormat and kIo for files; kData where
+// no sample comes out, an id lies outside the vocabulary or a document is too long.
+std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
+
+// Tokenizes what open_dataset(options) would, into options.cache_dir, unless it is there already. Nothing happens
+// without a cache_dir or where the paths name no documents. Errors: as open_dataset's.
+void prepare_tokens(const DataOptions& options);
+
+}  // namespace intarsia::data
