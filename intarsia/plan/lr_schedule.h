@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/config/train_config.h"
+
 namespace intarsia::plan {
 
 // The kinds, with DeepSpeed's (0.19) and Hugging Face's counting; docs/schedules.md has the table and formulas.
@@ -17,7 +19,9 @@ enum class ScheduleKind {
   kHfLinear,
   kHfCosine,
   kHfCosineWithMinLr,
-  kList,  // intarsia.lr_schedule: update n uses list[n - 1]; after its end the last value
+  kList,         // intarsia.lr_schedule: update n uses list[n - 1]; after its end the last value
+  kOneCycle,     // DeepSpeed; also drives beta1
+  kLrRangeTest,  // DeepSpeed
 };
 
 struct LrSchedule {
@@ -35,9 +39,22 @@ struct LrSchedule {
   double min_lr_ratio = 0;  // cosine_with_min_lr: floor / base
   double num_cycles = 0.5;
   std::vector<double> list;
+  // OneCycle: up in first_steps, down in second_steps, then decay.
+  double cycle_min_lr = 0, cycle_max_lr = 1e-3, decay_lr_rate = 0;
+  std::int64_t first_steps = 2000, second_steps = 2000, first_stairs = 0, second_stairs = 0, decay_steps = 0;
+  double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
+  // LRRangeTest.
+  double range_min_lr = 1e-3, range_step_rate = 1;
+  std::int64_t range_steps = 2000;
+  bool range_staircase = false;
 
   // The rate of the update-th applied optimizer update, counted from 1. Skipped updates do not count.
   double lr_at_update(std::int64_t update) const;
+  // The first-moment decay that OneCycle sets for that update. Meaningless for the other kinds.
+  double beta1_at_update(std::int64_t update) const;
 };
+
+// The schedule that a configuration asks for. Errors: kConfig for a type that is not in the table.
+LrSchedule schedule_of(const config::TrainConfig& config);
 
 }  // namespace intarsia::plan
