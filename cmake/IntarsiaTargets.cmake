@@ -2,7 +2,8 @@
 
 add_library(intarsia_flags INTERFACE)
 # -ffp-contract=off: the same element must get the same bits in a vector body and in a scalar tail.
-target_compile_options(intarsia_flags INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off)
+# -fPIC everywhere: programs and libraries then share one precompiled header.
+target_compile_options(intarsia_flags INTERFACE -fPIC -Wall -Wextra -Wshadow -Werror -ffp-contract=off)
 target_include_directories(intarsia_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(INTARSIA_SANITIZE)
   target_compile_options(intarsia_flags INTERFACE -fsanitize=${INTARSIA_SANITIZE} -fno-omit-frame-pointer)
