@@ -48,8 +48,9 @@ class Dataset {
 
 // How a stream of tokens or documents becomes samples.
 enum class Pack {
-  kOff,     // each document is one sample
-  kConcat,  // one stream, cut every seq_len tokens
+  kOff,      // each document is one sample
+  kConcat,   // one stream, cut every seq_len tokens
+  kIsolate,  // the same without attention between documents: known, but refused
 };
 
 // What happens to a document of more than seq_len tokens with Pack::kOff.
@@ -87,9 +88,9 @@ struct DataOptions {
 // Memory: samples and tokens stay in the mapped files. Documents are tokenized in memory, 4 bytes a token on each rank,
 // unless cache_dir is set: then token_cache.h, whose file the ranks share. On several ranks call prepare_tokens() with
 // the same options before the ranks start (or on one of them), so that only one tokenizes.
-// Errors: kUsage for no paths or a path that matches nothing; kUnsupported for weights (FILE:0.7); kConfig for mixed
-// kinds, documents without a tokenizer, a tokenizer larger than the vocabulary; kFormat and kIo for files; kData where
-// no sample comes out, an id lies outside the vocabulary or a document is too long.
+// Errors: kUsage for no paths or a path that matches nothing; kUnsupported for weights (FILE:0.7) and Pack::kIsolate;
+// kConfig for mixed kinds, documents without a tokenizer, a tokenizer larger than the vocabulary; kFormat and kIo for
+// files; kData where no sample comes out, an id lies outside the vocabulary or a document is too long.
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
 // Tokenizes what open_dataset(options) would, into options.cache_dir, unless it is there already. Nothing happens

@@ -22,7 +22,6 @@ class Permutation {
  private:
   static constexpr int kRounds = 64;
   std::uint64_t key_;
-  std::uint64_t epoch_;
   std::uint64_t n_;
   std::array<std::uint64_t, kRounds> centres_;
 };
