@@ -15,11 +15,11 @@ c10::DataPtr window(void* data) {
 
 }  // namespace
 
-Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype) : element_bytes_(dtype_size(compute_dtype)) {
+Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype) {
   const at::ScalarType type = tensor::scalar_type(compute_dtype);
   const at::NoGradGuard no_grad;
   for (const plan::ParamSpec& spec : model.params) {
-    const auto bytes = static_cast<std::size_t>(spec.numel()) * element_bytes_;
+    const auto bytes = static_cast<std::size_t>(spec.numel()) * dtype_size(compute_dtype);
     c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                                window(nullptr), nullptr, false));
     std::vector<at::Tensor> uses;
@@ -41,10 +41,10 @@ const at::Tensor& Parameters::leaf(int param, int use) const {
   return leaves_[static_cast<std::size_t>(param)][static_cast<std::size_t>(use)];
 }
 
-void Parameters::attach(int param, void* data) {
+void Parameters::attach(int param, const at::Tensor& window_tensor) {
   c10::StorageImpl* storage = leaf(param).storage().unsafeGetStorageImpl();
   storage->clear_data_ptr_access_error_msg_();
-  storage->set_data_ptr_noswap(window(data));
+  storage->set_data_ptr_noswap(window(window_tensor.data_ptr()));
 }
 
 void Parameters::detach(int param) {

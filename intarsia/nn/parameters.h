@@ -17,24 +17,22 @@ namespace intarsia::nn {
 // Threads: one rank's thread.
 class Parameters {
  public:
-  // `device_type` of the windows is the CPU for now; other devices come behind this constructor.
   Parameters(const plan::ModelSpec& model, DType compute_dtype);
 
   // The leaf of the use-th read of parameter `param` (0 unless ParamSpec::uses > 1).
   const at::Tensor& leaf(int param, int use = 0) const;
   int uses(int param) const { return static_cast<int>(leaves_[static_cast<std::size_t>(param)].size()); }
   int count() const { return static_cast<int>(leaves_.size()); }
-  std::size_t element_bytes() const { return element_bytes_; }
 
-  // Points the parameter's storage at `data`, which must hold its elements and live until detach().
-  void attach(int param, void* data);
+  // Points the parameter's storage at the first element of `window`, which must hold its elements in the compute dtype
+  // and live until detach().
+  void attach(int param, const at::Tensor& window);
   // Takes the memory away; later reads throw.
   void detach(int param);
 
  private:
   std::vector<std::vector<at::Tensor>> leaves_;
   std::vector<std::string> messages_;
-  std::size_t element_bytes_;
 };
 
 }  // namespace intarsia::nn

@@ -1,0 +1,204 @@
+#include "intarsia/shard/engine.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "intarsia/base/error.h"
+#include "intarsia/tensor/dtype_map.h"
+#include "intarsia/tensor/kernels/square_sum.h"
+
+namespace intarsia::shard {
+namespace {
+
+using plan::Rest;
+
+// Two units at once: the one that runs and, in backward of a tied embedding, the one it is tied to.
+constexpr int kRingSlots = 2;
+
+// Hands a parameter's gradient to the reducer as soon as autograd has it, and frees it.
+class TakeGradient final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  TakeGradient(Reducer& reducer, std::size_t flat, plan::ParamSlot slot)
+      : reducer_(reducer), flat_(flat), slot_(slot) {}
+  void operator()(const at::Tensor& leaf) override {
+    reducer_.add(flat_, slot_, leaf.grad());
+    leaf.mutable_grad().reset();
+  }
+
+ private:
+  Reducer& reducer_;
+  std::size_t flat_;
+  plan::ParamSlot slot_;
+};
+
+std::int64_t largest_unit(const plan::RunPlan& plan) {
+  std::vector<std::int64_t> numel(plan.model.units.size(), 0);
+  for (const plan::FlatLayout& layout : plan.flats) numel[static_cast<std::size_t>(layout.unit)] += layout.flat_numel();
+  return numel.empty() ? 0 : *std::ranges::max_element(numel);
+}
+
+}  // namespace
+
+Engine::Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights)
+    : plan_(plan),
+      axis_(axis),
+      states_(make_flat_states(plan, axis, weights)),
+      parameters_(plan.model, plan.compute_dtype),
+      reducer_(plan, axis, states_),
+      units_(plan.model.units.size()),
+      sharded_params_(plan.placement.params == Rest::kSharded && plan.ranks > 1) {
+  INTARSIA_INVARIANT(axis.size() == plan.ranks, "the axis has ", axis.size(), " ranks, the plan ", plan.ranks);
+  for (std::size_t flat = 0; flat < states_.size(); ++flat) {
+    const plan::FlatLayout& layout = *states_[flat].layout;
+    units_[static_cast<std::size_t>(layout.unit)].flats.push_back(flat);
+    if (!layout.trainable) continue;
+    for (const plan::ParamSlot& slot : layout.slots)
+      for (int use = 0; use < parameters_.uses(slot.param); ++use)
+        torch::autograd::impl::set_post_acc_grad_hooks(parameters_.leaf(slot.param, use),
+                                                       std::make_unique<TakeGradient>(reducer_, flat, slot));
+  }
+  const bool gathered = std::ranges::any_of(states_, [](const FlatState& state) { return state.gathered; });
+  if (gathered) ring_ = GatherRing(kRingSlots, largest_unit(plan), tensor::scalar_type(plan.compute_dtype));
+  if (!sharded_params_)
+    for (UnitState& unit : units_) attach(unit);
+}
+
+Engine::~Engine() {
+  // The hooks refer to the reducer, and the windows to buffers of ours: neither may outlive this object.
+  for (int param = 0; param < parameters_.count(); ++param) {
+    for (int use = 0; use < parameters_.uses(param); ++use)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameters_.leaf(param, use), nullptr);
+    parameters_.detach(param);
+  }
+}
+
+void Engine::attach(UnitState& unit) {
+  std::int64_t begin = 0;
+  for (const std::size_t flat : unit.flats) {
+    const FlatState& state = states_[flat];
+    at::Tensor window = state.compute;
+    if (state.gathered) {
+      window = ring_.slot(unit.slot).narrow(0, begin, state.whole.size());
+      begin += state.whole.size();
+      axis_.all_gather(window, state.compute, {state.layout->name, "gather parameters"})->wait();
+    }
+    for (const plan::ParamSlot& slot : state.layout->slots)
+      parameters_.attach(slot.param, window.narrow(0, slot.offset, slot.numel));
+  }
+}
+
+void Engine::detach(UnitState& unit) {
+  for (const std::size_t flat : unit.flats)
+    for (const plan::ParamSlot& slot : states_[flat].layout->slots) parameters_.detach(slot.param);
+}
+
+void Engine::hold(int index) {
+  UnitState& unit = units_[static_cast<std::size_t>(index)];
+  if (++unit.holds > 1 || !sharded_params_) return;
+  const at::NoGradGuard no_grad;
+  if (!unit.flats.empty() && states_[unit.flats[0]].gathered) unit.slot = ring_.borrow();
+  attach(unit);
+}
+
+void Engine::release(int index) {
+  UnitState& unit = units_[static_cast<std::size_t>(index)];
+  if (unit.holds == 0 || --unit.holds > 0 || !sharded_params_) return;
+  detach(unit);
+  if (unit.slot >= 0) ring_.give_back(unit.slot);
+  unit.slot = -1;
+}
+
+void Engine::pre_forward(int unit) { hold(unit); }
+
+void Engine::post_forward(int unit, bool needs_backward) {
+  if (needs_backward) ++units_[static_cast<std::size_t>(unit)].open_entries;
+  release(unit);
+}
+
+void Engine::pre_backward(int unit) {
+  units_[static_cast<std::size_t>(unit)].in_backward = true;
+  hold(unit);
+}
+
+void Engine::post_backward(int index) {
+  UnitState& unit = units_[static_cast<std::size_t>(index)];
+  release(index);
+  if (--unit.open_entries == 0) finish_unit(index);
+}
+
+void Engine::finish_unit(int index) {
+  UnitState& unit = units_[static_cast<std::size_t>(index)];
+  while (unit.holds > 0) release(index);
+  unit.open_entries = 0;
+  unit.in_backward = false;
+  for (const std::size_t flat : unit.flats) reducer_.finish_flat(flat);
+}
+
+void Engine::start_window() { reducer_.start_window(); }
+
+void Engine::backward(const at::Tensor& loss_sum) {
+  if (loss_sum.requires_grad()) {
+    const at::Tensor seed = at::full({}, 1.0 / static_cast<double>(plan_.loss_divisor()), loss_sum.options());
+    torch::autograd::backward({loss_sum}, {seed.to(loss_sum.scalar_type())});
+  }
+  // Units whose input needs no gradient (the first) end here, in an order that all ranks share.
+  for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit) {
+    const UnitState& state = units_[static_cast<std::size_t>(unit)];
+    if (state.in_backward || state.open_entries > 0) finish_unit(unit);
+  }
+}
+
+void Engine::finish_window() { reducer_.finish_window(); }
+
+double Engine::gradient_square_sum() {
+  double own = 0;
+  for (const FlatState& state : states_) {
+    if (!state.layout->trainable) continue;
+    const at::Tensor piece = FlatState::piece(state.grad, state.grad_range, state.shard);
+    own += tensor::square_sum(piece.const_data_ptr<float>(), piece.numel());
+  }
+  const at::Tensor mine = at::full({1}, own, at::kDouble);
+  const at::Tensor all = at::empty({axis_.size()}, at::kDouble);
+  axis_.all_gather(all, mine, {"", "gradient norm"})->wait();
+  double sum = 0;
+  for (std::int64_t rank = 0; rank < axis_.size(); ++rank) sum += all.const_data_ptr<double>()[rank];
+  return sum;
+}
+
+void Engine::publish() {
+  const at::NoGradGuard no_grad;
+  for (FlatState& state : states_) {
+    if (!state.layout->trainable) continue;
+    if (plan_.compute_dtype != DType::kF32)
+      FlatState::piece(state.compute, state.held, state.updated).copy_(state.master);
+    const bool each_has_a_piece = state.updated.size() < state.whole.size();
+    if (each_has_a_piece && !sharded_params_)
+      axis_
+          .all_gather(state.compute, FlatState::piece(state.compute, state.held, state.shard),
+                      {state.layout->name, "gather updated parameters"})
+          ->wait();
+  }
+  if (sharded_params_) axis_.barrier({"", "weights written"});
+}
+
+at::Tensor Engine::gather(std::size_t flat, What what) {
+  const at::NoGradGuard no_grad;
+  const FlatState& state = states_[flat];
+  const bool trainable = state.layout->trainable;
+  INTARSIA_INVARIANT(what == What::kMaster || trainable, state.layout->name, " has no gradient");
+  // Frozen buffers have no master: what they compute with is all there is.
+  const at::Tensor source = what == What::kGradient ? state.grad : trainable ? state.master : state.compute;
+  const plan::Range holds = what == What::kGradient ? state.grad_range : trainable ? state.updated : state.held;
+  if (holds.size() == state.whole.size()) return source.to(at::kFloat, false, true);
+  const at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
+  const at::Tensor mine = FlatState::piece(source, holds, state.shard).to(at::kFloat);
+  axis_.all_gather(whole, mine, {state.layout->name, "gather for export"})->wait();
+  return whole;
+}
+
+}  // namespace intarsia::shard
