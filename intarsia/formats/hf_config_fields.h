@@ -1,0 +1,53 @@
+// Typed access to the keys of one JSON object that collects every problem, so that a user sees all of them at once.
+// Internal to formats.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "intarsia/base/error.h"
+
+namespace intarsia::formats {
+
+struct Problem {
+  ErrorKind kind;
+  std::string text;
+};
+
+// Reads keys and remembers which were asked for. null counts as absent, as in transformers.
+class Fields {
+ public:
+  // `prefix` stands before each key in messages ("rope_scaling."). The object and the list outlive this.
+  Fields(const nlohmann::json& object, std::string prefix, std::vector<Problem>* problems)
+      : object_(object), prefix_(std::move(prefix)), problems_(problems) {}
+
+  // The value, or null when the key is absent or null.
+  const nlohmann::json* get(const std::string& key);
+
+  // Integers lie in [low, 2^31 - 1], so that products of two fit in 64 bits. A float that is integral counts.
+  std::optional<std::int64_t> integer(const std::string& key, std::int64_t low);
+  std::optional<double> positive(const std::string& key);
+  std::optional<bool> boolean(const std::string& key);
+  std::optional<std::string> text(const std::string& key);
+
+  void bad_value(const std::string& key, const nlohmann::json& value, const std::string& allowed);
+  void unsupported(const std::string& key, const nlohmann::json& value, const std::string& allowed);
+  void missing(const std::string& key);
+
+  // Marks as seen a key that changes nothing.
+  void ignore(const std::string& key) { seen_.insert(key); }
+  // The keys that nobody asked for, except null ones.
+  std::vector<std::string> unseen() const;
+
+ private:
+  const nlohmann::json& object_;
+  std::string prefix_;
+  std::vector<Problem>* problems_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace intarsia::formats
