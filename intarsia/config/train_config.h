@@ -82,7 +82,7 @@ struct SchedulerConfig {
 // Where optimizer state or parameters rest outside the device. Parsed and shown; `train` refuses it by name.
 struct OffloadConfig {
   std::string device = "none";  // none, cpu, nvme
-  std::string nvme_path;        // absolute; only with nvme
+  std::string nvme_path{};      // absolute; only with nvme
   bool pin_memory = true;
   std::int64_t buffer_count = 4;
   bool pipeline_read = false, pipeline_write = false, fast_init = false;  // optimizer
