@@ -1,0 +1,78 @@
+// Text to token ids and back, as a Hugging Face tokenizer.json of a byte-level BPE says (GPT-2, Llama 3, Qwen2).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "intarsia/formats/tokenizer_spec.h"
+
+namespace intarsia::formats {
+
+// Threads: const members may be called at once. Copies share everything.
+class Tokenizer {
+ public:
+  // Called while a long text is encoded, with the bytes done since the last call; may throw to stop.
+  using Progress = std::function<void(std::size_t)>;
+
+  // Reads a folder's tokenizer.json, or the file itself, and, beside it, tokenizer_config.json and config.json for the
+  // end-of-text token.
+  // Errors: kIo, kFormat; kUnsupported with the name of a part that is not built.
+  static Tokenizer load(const std::string& path);
+  // From data at hand; `name` is for messages.
+  Tokenizer(TokenizerSpec spec, std::string name, std::optional<std::int32_t> end_of_text);
+
+  // The ids of a text. Special tokens that stand in the text become their ids; with `add_special` the post-processor's
+  // tokens (such as a begin token) are put around it.
+  // Errors: kData with the place for text that is not UTF-8.
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special, const Progress& progress = {}) const;
+
+  // The ids of one document of training text: encode() with special tokens and then one end-of-text token, unless the
+  // post-processor ended with it. Errors: as encode's; kConfig when the tokenizer has no end-of-text token.
+  std::vector<std::int32_t> encode_document(std::string_view text, const Progress& progress = {}) const;
+
+  // The text of ids; each maximal invalid part of its bytes becomes one U+FFFD. Ids that the tokenizer does not know
+  // stand for nothing: the model's vocabulary may be larger. Errors: kUsage for negative ids.
+  std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
+
+  // Tokens, added ones included; ids are 0 to vocab_size() - 1.
+  std::int64_t vocab_size() const;
+  // The token that ends a text: eos_token of tokenizer_config.json, else eos_token_id of config.json (its first), else
+  // the added token <|endoftext|> or <|end_of_text|>.
+  std::optional<std::int32_t> end_of_text() const;
+  // The bytes that an id stands for; nothing for ids at and above vocab_size().
+  std::string_view token_bytes(std::int32_t id) const;
+  bool is_special(std::int32_t id) const;
+  // Bytes of text that the ids stand for, special tokens counted as none: the divisor of bits per byte.
+  std::int64_t text_bytes(std::span<const std::int32_t> ids) const;
+  // The file, for messages and for records of what made a token file.
+  const std::string& name() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+// Decodes ids one by one, as they are generated: text comes out as soon as its last byte is there.
+class StreamDecoder {
+ public:
+  // `tokenizer` is copied (cheap).
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(tokenizer), skip_special_(skip_special) {}
+
+  // The text that this id completes; a code point whose bytes are not all there is held back.
+  std::string push(std::int32_t id);
+  // What is still held back, as U+FFFD; nothing if all text is out. The parts together equal decode() of all ids.
+  std::string finish();
+
+ private:
+  Tokenizer tokenizer_;
+  bool skip_special_;
+  std::string held_;
+};
+
+}  // namespace intarsia::formats

@@ -1,0 +1,53 @@
+// What a Hugging Face tokenizer.json of a byte-level BPE says, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "intarsia/formats/bpe.h"
+#include "intarsia/formats/tokenizer_words.h"
+
+namespace intarsia::formats {
+
+// A token that is found in the text as a whole, before words and merges.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool special = false;      // dropped by decoding that skips special tokens
+  bool single_word = false;  // not inside a word
+  bool lstrip = false;       // takes the white space to its left with it
+  bool rstrip = false;       // takes the white space to its right with it
+  bool normalized = false;   // looked for after normalization, else before
+};
+
+// One step of pre-tokenization, applied to every piece that the step before left.
+struct PreTokenizeStep {
+  enum Kind { kPrefixSpace, kWords };
+  Kind kind = kWords;
+  WordPattern pattern = WordPattern::kGpt2;  // for kWords
+};
+
+struct TokenizerSpec {
+  std::vector<std::string> tokens;  // by id, as the file writes them; ids have no gap
+  std::vector<bool> in_model;       // by id: in the BPE vocabulary (the others are only added)
+  std::vector<BpeMerge> merges;     // strongest first
+  bool ignore_merges = false;       // a word that is a token needs no merges
+  bool nfc = false;                 // text is brought into Unicode form NFC
+  std::vector<PreTokenizeStep> steps;
+  std::vector<AddedToken> added;
+  std::vector<std::int32_t> prefix, suffix;  // ids that the post-processor puts around a text
+};
+
+// Limits on a file that may be hostile; far above any tokenizer in use.
+inline constexpr std::uint64_t kMaxTokenizerFileBytes = 256u << 20;
+inline constexpr std::size_t kMaxVocabSize = 4u << 20;
+inline constexpr std::size_t kMaxAddedTokens = 1u << 16;
+
+// Reads the text of a tokenizer.json; `file` is for messages. Every part that changes ids and is not known here is
+// refused by name; truncation and padding are not applied (samples are cut elsewhere).
+// Errors: kFormat for what is malformed, kUnsupported for what is known but not built.
+TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& file);
+
+}  // namespace intarsia::formats
