@@ -64,7 +64,7 @@ TEST(HfConfig, OldAndNewRopeSpellingsGiveTheSameScaling) {
 }
 
 TEST(HfConfig, AbsentKeysHaveTransformersDefaults) {
-  const HfConfig config = read_with({});
+  const HfConfig config = read_with(nlohmann::json::object());
   EXPECT_EQ(config.num_key_value_heads, 4);
   EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ(config.max_position_embeddings, 2048);

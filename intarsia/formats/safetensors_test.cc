@@ -119,7 +119,8 @@ TEST_F(SafetensorsTest, RefusesEveryMalformedFixtureByItsCause) {
   };
   std::ifstream stream(kMalformed + "expected.json");
   std::size_t seen = 0;
-  for (const auto& entry : nlohmann::json::parse(stream).at("cases")) {
+  const auto expected = nlohmann::json::parse(stream);
+  for (const auto& entry : expected.at("cases")) {
     if (entry.at("kind") != "safetensors") continue;
     const std::string name = entry.at("path");
     const std::string message = format_error([&] { SafetensorsFile::open(kMalformed + name); });
