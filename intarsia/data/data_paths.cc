@@ -1,12 +1,12 @@
 #include "intarsia/data/data_paths.h"
 
-#include <glob.h>
-
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "intarsia/base/error.h"
+#include "intarsia/formats/documents.h"
 
 namespace intarsia::data {
 namespace {
@@ -51,16 +51,7 @@ std::vector<std::string> expand(const std::string& path) {
   }
   INTARSIA_CHECK(kUnsupported, !has_weight(path), "--data ", path,
                  ": weights (FILE:WEIGHT) are not built yet; name the file without the weight");
-  std::vector<std::string> found;
-  glob_t matches{};
-  const int status = ::glob(path.c_str(), 0, nullptr, &matches);
-  for (std::size_t i = 0; status == 0 && i < matches.gl_pathc; ++i) {
-    if (!fs::is_directory(matches.gl_pathv[i])) found.emplace_back(matches.gl_pathv[i]);
-  }
-  ::globfree(&matches);
-  const bool is_pattern = path.find_first_of("*?[") != std::string::npos;
-  INTARSIA_CHECK(kUsage, !found.empty(), "--data ", path, is_pattern ? ": matches no file" : ": no such file");
-  return found;
+  return formats::expand_paths({path});
 }
 
 }  // namespace

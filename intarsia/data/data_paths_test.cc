@@ -39,9 +39,9 @@ TEST(DataPaths, NamesThatExistAreNoPatternsAndNoWeights) {
 }
 
 TEST(DataPaths, RefusesWhatItCannotUseByName) {
-  expect_error({}, ErrorKind::kUsage, "--data");
+  expect_error({}, ErrorKind::kUsage, "no data");
   expect_error({temporary("missing.txt")}, ErrorKind::kUsage, "no such file");
-  expect_error({temporary("missing*.txt")}, ErrorKind::kUsage, "matches no file");
+  expect_error({temporary("missing*.txt")}, ErrorKind::kUsage, "no file matches");
   expect_error({testing::TempDir()}, ErrorKind::kUsage, "folder");
   expect_error({write_file("a.txt", "") + ":0.7"}, ErrorKind::kUnsupported, "weights");
   expect_error({write_file("a.txt", ""), write_file("a.bin", "")}, ErrorKind::kConfig, "one kind");

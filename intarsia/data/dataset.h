@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ inline constexpr std::int64_t kNotCounted = -100;
 // What the files held and what of it the samples leave out.
 struct DataSummary {
   std::int64_t files = 0;
-  std::int64_t documents = 0;            // 0 where the files hold tokens or samples
+  std::int64_t documents = 0;            // 0 where not known: samples, and tokens with Pack::kConcat
   std::int64_t tokens = 0;               // in the samples, padding left out
   std::int64_t dropped_tokens = 0;       // a rest shorter than a sample
   std::int64_t dropped_documents = 0;    // longer than a sample, TooLong::kDrop
@@ -73,17 +74,21 @@ struct DataOptions {
   std::string cache_dir;                          // folder for tokenized documents; empty: they stay in memory
 };
 
+// Called while documents are tokenized, with the bytes done and in all; may throw to stop.
+using TokenizeProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+
 // Opens the data that the paths name. A file's name ending tells its kind; kinds do not mix:
 // - ".safetensors", ready samples: `input_ids` [N, S] int32 or int64 and, where given, `labels` of the same shape
 //   (without: every token is a target). Files of one S are joined in the order of the paths.
-// - ".bin", tokens (formats/token_file.h): a stream, always cut as Pack::kConcat does.
+// - ".bin", tokens (formats/token_file.h).
 // - anything else, documents (formats/documents.h): text, or JSONL with `text`. The tokenizer encodes each as its
 //   post-processor says, and one end-of-text token follows each document.
 //
 // Pack::kConcat: the stream is cut every seq_len tokens. Every token lies in exactly one sample; the first of a sample
 // is input only, so seq_len - 1 of its tokens are targets. The rest goes by `tail`.
-// Pack::kOff: sample k is document k; the length of all samples is that of the longest, at most seq_len; shorter ones
-// are filled up with end-of-text tokens whose labels are kNotCounted. Documents above seq_len go by `too_long`.
+// Pack::kOff: sample k is document k. A document ends with its end-of-text token (also one that stands in a text), and
+// with its file. The length of all samples is that of the longest, at most seq_len; shorter ones are filled up with
+// end-of-text tokens whose labels are kNotCounted. Documents above seq_len go by `too_long`.
 //
 // Memory: samples and tokens stay in the mapped files. Documents are tokenized in memory, 4 bytes a token on each rank,
 // unless cache_dir is set: then token_cache.h, whose file the ranks share. On several ranks call prepare_tokens() with
@@ -95,6 +100,6 @@ std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
 // Tokenizes what open_dataset(options) would, into options.cache_dir, unless it is there already. Nothing happens
 // without a cache_dir or where the paths name no documents. Errors: as open_dataset's.
-void prepare_tokens(const DataOptions& options);
+void prepare_tokens(const DataOptions& options, const TokenizeProgress& progress = {});
 
 }  // namespace intarsia::data

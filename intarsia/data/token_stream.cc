@@ -1,7 +1,7 @@
 #include "intarsia/data/token_stream.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <utility>
 
 #include "intarsia/base/error.h"
@@ -18,11 +18,23 @@ std::string name_of(const TokenStream& stream) {
                             : concat(blocks.front().name, " and ", blocks.size() - 1, " more files");
 }
 
+// Calls visit(id) for each token of the block.
+template <typename Visit>
+void for_each_token(const TokenBlock& block, const Visit& visit) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(block.size(), 1 << 16)));
+  for (std::int64_t begin = 0; begin < block.size(); begin += static_cast<std::int64_t>(ids.size())) {
+    ids.resize(
+        static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), block.size() - begin)));
+    block.read(begin, ids);
+    for (const std::int64_t id : ids) visit(id);
+  }
+}
+
 // Samples that are ranges of a stream, each filled up to the common length.
 class StreamSamples : public Dataset {
  public:
-  StreamSamples(TokenStream stream, std::int64_t seq_len, std::int64_t pad, DataSummary summary)
-      : stream_(std::move(stream)), seq_len_(seq_len), pad_(pad), summary_(summary) {}
+  StreamSamples(TokenStream stream, std::int64_t seq_len, DataSummary summary)
+      : stream_(std::move(stream)), seq_len_(seq_len), summary_(summary) {}
 
   std::int64_t seq_len() const override { return seq_len_; }
   const DataSummary& summary() const override { return summary_; }
@@ -30,9 +42,9 @@ class StreamSamples : public Dataset {
   void fill(std::int64_t index, std::int64_t* ids, std::int64_t* labels) const override {
     INTARSIA_INVARIANT(index >= 0 && index < num_samples(), "sample ", index, " of ", num_samples());
     const auto [begin, size] = range_of(index);
-    stream_.copy(begin, size, ids);
+    stream_.read(begin, {ids, static_cast<std::size_t>(size)});
     std::copy(ids, ids + size, labels);
-    std::fill(ids + size, ids + seq_len_, pad_);
+    std::fill(ids + size, ids + seq_len_, stream_.blocks().front().end_of_text.value_or(0));
     std::fill(labels + size, labels + seq_len_, kNotCounted);
   }
 
@@ -47,14 +59,13 @@ class StreamSamples : public Dataset {
   std::int64_t seq_len_;
 
  private:
-  std::int64_t pad_;
   DataSummary summary_;
 };
 
 class CutStream : public StreamSamples {
  public:
-  CutStream(TokenStream stream, std::int64_t seq_len, std::int64_t pad, std::int64_t num_samples, DataSummary summary)
-      : StreamSamples(std::move(stream), seq_len, pad, summary), num_samples_(num_samples) {}
+  CutStream(TokenStream stream, std::int64_t seq_len, std::int64_t num_samples, DataSummary summary)
+      : StreamSamples(std::move(stream), seq_len, summary), num_samples_(num_samples) {}
   std::int64_t num_samples() const override { return num_samples_; }
 
  protected:
@@ -69,9 +80,9 @@ class CutStream : public StreamSamples {
 
 class CutDocuments : public StreamSamples {
  public:
-  CutDocuments(TokenStream stream, std::int64_t seq_len, std::int64_t pad, std::vector<std::int64_t> begins,
+  CutDocuments(TokenStream stream, std::int64_t seq_len, std::vector<std::int64_t> begins,
                std::vector<std::int32_t> sizes, DataSummary summary)
-      : StreamSamples(std::move(stream), seq_len, pad, summary), begins_(std::move(begins)), sizes_(std::move(sizes)) {}
+      : StreamSamples(std::move(stream), seq_len, summary), begins_(std::move(begins)), sizes_(std::move(sizes)) {}
   std::int64_t num_samples() const override { return static_cast<std::int64_t>(begins_.size()); }
 
  protected:
@@ -87,57 +98,53 @@ class CutDocuments : public StreamSamples {
 
 }  // namespace
 
-std::int64_t TokenBlock::at(std::int64_t i) const {
-  if (token_bytes == 2) {
-    std::uint16_t value = 0;
-    std::memcpy(&value, data + i * 2, sizeof value);
-    return value;
+std::int64_t TokenBlock::size() const {
+  const auto* file = std::get_if<formats::TokenFile>(&tokens);
+  return file != nullptr ? file->size() : static_cast<std::int64_t>(std::get<1>(tokens).size());
+}
+
+void TokenBlock::read(std::int64_t begin, std::span<std::int64_t> out) const {
+  if (const auto* file = std::get_if<formats::TokenFile>(&tokens)) {
+    file->read(begin, out);
+  } else {
+    const auto first = std::get<1>(tokens).begin() + begin;
+    std::copy(first, first + static_cast<std::ptrdiff_t>(out.size()), out.begin());
   }
-  std::uint32_t value = 0;
-  std::memcpy(&value, data + i * 4, sizeof value);
-  return value;
 }
 
-TokenBlock block_of(std::string name, std::vector<std::int32_t> tokens) {
-  const auto owner = std::make_shared<const std::vector<std::int32_t>>(std::move(tokens));
-  return {std::move(name), owner, reinterpret_cast<const std::byte*>(owner->data()), 4,
-          static_cast<std::int64_t>(owner->size())};
-}
-
-void TokenStream::check(const TokenBlock& block, std::int64_t position, std::int64_t id) const {
-  INTARSIA_CHECK(kData, vocab_size_ == 0 || id < vocab_size_, block.name, ": token ", position, " (counted from 0) is ",
-                 id, "; the model has a vocabulary of ", vocab_size_, ", allowed are 0 to ", vocab_size_ - 1,
-                 "; the file was made with another tokenizer");
+TokenBlock open_block(const std::string& path, std::int64_t vocab_size) {
+  auto file = formats::TokenFile::open(path, vocab_size);
+  const auto end_of_text = file.info().end_of_text;
+  TokenBlock block{path, std::move(file), end_of_text};
+  if (block.size() <= kCheckedAtOpen) {
+    for_each_token(block, [](std::int64_t) {});  // reading checks
+  }
+  return block;
 }
 
 void TokenStream::add(TokenBlock block) {
-  if (block.size == 0) return;
-  if (block.size <= kCheckedAtOpen) {
-    for (std::int64_t i = 0; i < block.size; ++i) check(block, i, block.at(i));
-  }
+  if (block.size() == 0) return;
   begins_.push_back(size_);
-  size_ += block.size;
+  size_ += block.size();
   blocks_.push_back(std::move(block));
 }
 
-void TokenStream::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
-  INTARSIA_INVARIANT(begin >= 0 && count >= 0 && count <= size_ - begin, "tokens from ", begin, ", ", count, " of ",
-                     size_);
-  if (count == 0) return;
-  auto block = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1);
-  std::int64_t at = begin - begins_[block];
-  for (std::int64_t i = 0; i < count; ++i, ++at) {
-    while (at == blocks_[block].size) {
-      ++block;
-      at = 0;
-    }
-    out[i] = blocks_[block].at(at);
-    check(blocks_[block], at, out[i]);
+void TokenStream::read(std::int64_t begin, std::span<std::int64_t> out) const {
+  const auto count = static_cast<std::int64_t>(out.size());
+  INTARSIA_INVARIANT(begin >= 0 && count <= size_ - begin, count, " tokens from ", begin, " of ", size_);
+  auto block = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
+  while (!out.empty()) {
+    const TokenBlock& source = blocks_[block - 1];
+    const std::int64_t at = begin - begins_[block - 1];
+    const std::size_t part = std::min(out.size(), static_cast<std::size_t>(source.size() - at));
+    source.read(at, out.first(part));
+    out = out.subspan(part);
+    begin += static_cast<std::int64_t>(part);
+    ++block;
   }
 }
 
-std::unique_ptr<Dataset> cut_stream(TokenStream stream, const DataOptions& options, std::int64_t pad,
-                                    DataSummary summary) {
+std::unique_ptr<Dataset> cut_stream(TokenStream stream, const DataOptions& options, DataSummary summary) {
   const std::int64_t seq_len = options.seq_len, total = stream.size();
   const bool keep_rest = options.tail == Tail::kPad && total % seq_len >= 2;  // one token alone has no target
   const std::int64_t num_samples = total / seq_len + (keep_rest ? 1 : 0);
@@ -145,11 +152,10 @@ std::unique_ptr<Dataset> cut_stream(TokenStream stream, const DataOptions& optio
                  "; use more data or a smaller --seq-len");
   summary.tokens = std::min(total, num_samples * seq_len);
   summary.dropped_tokens = total - summary.tokens;
-  return std::make_unique<CutStream>(std::move(stream), seq_len, pad, num_samples, summary);
+  return std::make_unique<CutStream>(std::move(stream), seq_len, num_samples, summary);
 }
 
-std::unique_ptr<Dataset> cut_documents(TokenStream stream, const DataOptions& options, std::int64_t end_of_text,
-                                       DataSummary summary) {
+std::unique_ptr<Dataset> cut_documents(TokenStream stream, const DataOptions& options, DataSummary summary) {
   std::vector<std::int64_t> begins;
   std::vector<std::int32_t> sizes;
   std::int64_t document = 0, begin = 0, longest = 0, at = 0;
@@ -176,17 +182,20 @@ std::unique_ptr<Dataset> cut_documents(TokenStream stream, const DataOptions& op
     longest = std::max(longest, size);
   };
   for (const TokenBlock& block : stream.blocks()) {
-    for (std::int64_t i = 0; i < block.size; ++i, ++at) {
-      if (block.at(i) == end_of_text) end_document(at + 1);
-    }
+    INTARSIA_CHECK(
+        kConfig, block.end_of_text.has_value(), "--pack off: ", block.name,
+        ": where its documents end is not known; use --pack concat, or make the file with intarsia tokenize");
+    for_each_token(block, [&](std::int64_t id) {
+      ++at;
+      if (id == *block.end_of_text) end_document(at);
+    });
     end_document(at);  // no document goes on in the next file
   }
   INTARSIA_CHECK(kData, !begins.empty(), name_of(stream), ": no samples: ", document, " documents, ",
                  summary.dropped_documents, " of them dropped as longer than ", options.seq_len,
                  " tokens; use other data, a larger --seq-len or --too-long truncate");
   summary.documents = document;
-  return std::make_unique<CutDocuments>(std::move(stream), longest, end_of_text, std::move(begins), std::move(sizes),
-                                        summary);
+  return std::make_unique<CutDocuments>(std::move(stream), longest, std::move(begins), std::move(sizes), summary);
 }
 
 }  // namespace intarsia::data
