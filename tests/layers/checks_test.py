@@ -15,6 +15,8 @@ intarsia_folder(base)
 intarsia_folder(io DEPS base LIBS Threads::Threads)
 intarsia_folder(plan DEPS base)
 intarsia_folder(tensor TORCH DEPS base)
+intarsia_folder(config DEPS base)
+intarsia_folder(train TORCH DEPS base config)
 """
 
 
@@ -79,6 +81,11 @@ class Layers(unittest.TestCase):
 
     def test_refuses_a_folder_without_a_line(self):
         self.assert_one({"intarsia/extra/a.cc": '#include "intarsia/base/text.h"\n'}, "extra has no line")
+
+    def test_shows_the_configuration_to_assemble_only(self):
+        config = {"intarsia/config/a.h": "#pragma once\n"}
+        self.assertEqual(self.problems({**config, "intarsia/train/assemble.cc": '#include "intarsia/config/a.h"\n'}), [])
+        self.assert_one({**config, "intarsia/train/loop.cc": '#include "intarsia/config/a.h"\n'}, "only assemble.cc")
 
     def test_refuses_tests_in_the_library(self):
         self.assert_one({"tests/support/x.h": "#pragma once\n", "intarsia/io/a.cc": '#include "tests/support/x.h"\n'},
