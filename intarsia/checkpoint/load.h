@@ -1,0 +1,49 @@
+// Finding and loading checkpoints.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "intarsia/checkpoint/manifest.h"
+#include "intarsia/comm/communicator.h"
+#include "intarsia/optim/adamw.h"
+#include "intarsia/shard/engine.h"
+
+namespace intarsia::checkpoint {
+
+struct PassedOver {
+  std::string path;
+  std::string reason;  // one line
+};
+
+struct Found {
+  std::optional<std::string> path;      // the complete checkpoint of the highest step
+  std::optional<Manifest> manifest;     // its manifest
+  std::vector<PassedOver> passed_over;  // what looked newer but is not complete, newest first
+};
+
+// The complete checkpoint of the highest step in `root`, found by looking at all of them; ROOT/latest is not asked.
+// Complete means: the manifest is there and correct, and every file has its size and checksum. A missing root holds no
+// checkpoint. The second form is collective over `axis`: the ranks share the reading and get the same answer.
+// Memory: one buffer of 1 MiB. Errors: kIo when `root` cannot be listed.
+Found find_checkpoint(const std::string& root);
+Found find_checkpoint(const std::string& root, comm::Communicator& axis);
+
+enum class Verify {
+  kSizes,   // presence and sizes; for a checkpoint that find_checkpoint() has just given
+  kHashes,  // also the checksums of the files that this rank reads
+};
+
+// Fills masters, moments, frozen weights and the optimizer's counter from the checkpoint at `path`, then renews what is
+// computed with (Engine::publish). Each rank reads the pieces it holds, from however many files: ranks, stage and
+// compute dtype may differ from those that saved. On equal layouts everything is bit-equal; masters and moments always.
+// Collective over the engine's axis. Everything is checked on all ranks before the first value is replaced, so that
+// after an error of the check the engine is as before.
+// Memory: one buffer of 1 MiB; 4 bytes an element of the largest frozen parameter when its dtype changes.
+// Errors: kIo, kFormat on every rank with the first rank that failed and its reason: a tensor that is missing, of
+// another shape or not covered by pieces, one that the model does not have, a file of another size or checksum.
+Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::AdamW& adamw,
+                         Verify verify = Verify::kHashes);
+
+}  // namespace intarsia::checkpoint

@@ -1,0 +1,89 @@
+// The manifest of a checkpoint: what it holds and where, and everything of the run that is no tensor. It knows logical
+// tensors and pieces of them only: no padding, no flat buffers, no shards. docs/formats/checkpoint.md has every byte.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "intarsia/base/dtype.h"
+#include "intarsia/plan/unit_layout.h"
+
+namespace intarsia::checkpoint {
+
+inline constexpr std::int64_t kFormatVersion = 1;
+inline constexpr std::string_view kManifestName = "manifest.json";
+
+// How far a run has come.
+struct Progress {
+  std::int64_t step = 0;           // optimizer steps, those skipped for bad gradients included
+  std::int64_t updates = 0;        // applied updates: Adam's counter and the position in the schedule
+  std::int64_t data_position = 0;  // samples of the global order used so far; no rank has one of its own
+  std::int64_t tokens = 0;         // target tokens seen
+  std::int64_t bad_steps = 0;      // steps in a row, up to now, whose loss or gradient was not finite
+  std::uint64_t seed = 0;
+
+  bool operator==(const Progress&) const = default;
+};
+
+// What a stored tensor is of its parameter.
+enum class TensorKind {
+  kMaster,    // the fp32 truth of a trainable parameter
+  kExpAvg,    // Adam's first moment, fp32
+  kExpAvgSq,  // Adam's second moment, fp32
+  kWeight,    // a frozen parameter, in the dtype it is computed with
+};
+// "master", "exp_avg", "exp_avg_sq", "weight".
+std::string_view kind_name(TensorKind kind);
+
+// Elements [begin, end) of the logical tensor in row-major order. In the file they are the one-dimensional tensor
+// "KIND.NAME", for example "exp_avg.model.norm.weight".
+struct StoredPiece {
+  std::size_t file = 0;  // index into Manifest::files
+  plan::Range elements;
+};
+
+struct StoredTensor {
+  std::string name;  // of the parameter, as in the model file
+  TensorKind kind = TensorKind::kMaster;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;  // logical
+  std::vector<StoredPiece> pieces;  // by begin; they neither meet nor leave a gap
+
+  std::string stored_name() const;  // "KIND.NAME"
+  std::int64_t numel() const;
+};
+
+struct StoredFile {
+  std::string name;  // "rank-00003.safetensors", beside the manifest
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0;  // of the whole file
+};
+std::string body_name(int rank);
+
+struct Manifest {
+  Progress progress;
+  // The layout that wrote it. For people: loading does not depend on it.
+  int ranks = 1;
+  int stage = 0;
+  DType compute_dtype = DType::kF32;
+  std::vector<StoredFile> files;
+  std::vector<StoredTensor> tensors;
+  std::string config;                           // the resolved configuration, JSON
+  std::string model_config;                     // config.json of the model
+  std::map<std::string, std::string> versions;  // library -> version
+};
+
+// The text of manifest.json, which ends with a checksum of itself.
+std::string manifest_text(const Manifest& manifest);
+
+// Reads what manifest_text() wrote. `path` is for messages. Untrusted: all limits of the format are checked, nothing is
+// allocated beyond a small multiple of the text. Errors: kFormat; kUnsupported for another format version.
+Manifest parse_manifest(std::string_view text, const std::string& path);
+
+// parse_manifest() of `directory`/manifest.json. Errors: also kIo.
+Manifest read_manifest(const std::string& directory);
+
+}  // namespace intarsia::checkpoint
