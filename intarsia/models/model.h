@@ -1,0 +1,33 @@
+// What the training loop sees of a model family.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "intarsia/formats/hf_config.h"
+#include "intarsia/nn/parameters.h"
+#include "intarsia/nn/unit_events.h"
+#include "intarsia/plan/run_plan.h"
+
+namespace intarsia::models {
+
+// A causal language model without memory of its own: parameters are given to each call.
+// Threads: one rank's thread.
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Shapes: input_ids [B, T] int64, each below vocab_size -> logits [B, T, vocab_size] in compute dtype.
+  // `events` hears of each unit; null when all parameters are whole.
+  virtual at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) = 0;
+};
+
+// The model of `config`, whose parameters are those of `spec`. Errors: kUnsupported for an unknown family.
+std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::ModelSpec& spec,
+                                  plan::Recompute recompute);
+
+// Sum of -log softmax(logits[b, t - 1])[labels[b, t]] over all t >= 1 with labels[b, t] != -100, in fp32.
+// Shapes: logits [B, T, V], labels [B, T] int64 -> scalar fp32.
+at::Tensor causal_loss_sum(const at::Tensor& logits, const at::Tensor& labels);
+
+}  // namespace intarsia::models

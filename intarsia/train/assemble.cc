@@ -1,0 +1,107 @@
+#include "intarsia/train/assemble.h"
+
+#include <filesystem>
+
+#include "intarsia/base/error.h"
+#include "intarsia/plan/directory_weights.h"
+
+namespace intarsia::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+data::DataOptions data_options(const config::RunConfig& run, const std::vector<std::string>& paths, const TrainJob& job,
+                               std::int64_t seq_len) {
+  data::DataOptions options;
+  options.paths = paths;
+  options.seq_len = seq_len;
+  options.vocab_size = job.model.vocab_size;
+  options.pack = run.pack == config::Pack::kOff      ? data::Pack::kOff
+                 : run.pack == config::Pack::kConcat ? data::Pack::kConcat
+                                                     : data::Pack::kIsolate;
+  options.too_long = run.too_long == config::TooLong::kError      ? data::TooLong::kError
+                     : run.too_long == config::TooLong::kTruncate ? data::TooLong::kTruncate
+                                                                  : data::TooLong::kDrop;
+  options.tokenizer = job.tokenizer ? &*job.tokenizer : nullptr;
+  if (!job.out.empty()) options.cache_dir = (fs::path(job.out) / "cache").string();
+  return options;
+}
+
+data::SamplerOptions sampler_options(const config::TrainConfig& config, std::int64_t num_samples) {
+  const config::RunConfig& run = config.run;
+  return {.num_samples = num_samples,
+          .seed = run.seed,
+          .shuffle = run.shuffle,
+          .micro_batch = config.batch.micro_batch_size,
+          .accumulation = config.batch.accumulation,
+          .ranks = static_cast<int>(run.ranks),
+          .last_window = run.last_window == config::LastWindow::kCarry   ? data::LastWindow::kCarry
+                         : run.last_window == config::LastWindow::kFlush ? data::LastWindow::kFlush
+                                                                         : data::LastWindow::kDrop,
+          .epochs = run.steps > 0 ? 0 : run.epochs};
+}
+
+LoopOptions loop_options(const config::RunConfig& run) {
+  return {.log_every = run.log_every,
+          .eval_every = run.eval_every,
+          .save_every = run.save_every,
+          .keep = run.keep,
+          .resume = run.resume,
+          .fresh = run.fresh,
+          .changes_allowed = run.resume_with_changes,
+          .dump_gradients = run.dump_gradients,
+          .dump_step = run.dump_step,
+          .max_bad_steps = run.max_bad_steps};
+}
+
+std::optional<formats::Tokenizer> find_tokenizer(const TrainJob& job) {
+  if (job.model_directory.empty() || !fs::exists(fs::path(job.model_directory) / "tokenizer.json")) return std::nullopt;
+  formats::Tokenizer tokenizer = formats::Tokenizer::load(job.model_directory);
+  INTARSIA_CHECK(kConfig, tokenizer.vocab_size() <= job.model.vocab_size, "the tokenizer in ", job.model_directory,
+                 " has ", tokenizer.vocab_size(),
+                 " tokens, the model's embedding only vocab_size = ", job.model.vocab_size,
+                 " rows; use the tokenizer that belongs to the model");
+  return tokenizer;
+}
+
+}  // namespace
+
+TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource& model, const std::string& out) {
+  const config::TrainConfig& config = resolved.config;
+  TrainJob job;
+  job.model = model.config;
+  job.model_directory = model.directory;
+  job.random_weights = config.run.init_random || model.directory.empty();
+  job.run_name = model.name;
+  job.out = out;
+  job.loop = loop_options(config.run);
+  const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
+  job.tokenizer = find_tokenizer(job);
+  job.dataset = data::open_dataset(data_options(config.run, config.run.data, job, seq_len));
+  if (!config.run.eval_data.empty()) {
+    data::DataOptions options = data_options(config.run, config.run.eval_data, job, seq_len);
+    options.tail = data::Tail::kPad;
+    job.eval_dataset = data::open_dataset(options);
+  }
+  job.sampler = sampler_options(config, job.dataset->num_samples());
+  const std::int64_t steps = config.run.steps > 0 ? config.run.steps : data::planned_updates(job.sampler);
+  job.plan = plan::make_run_plan(config, model.config, job.dataset->seq_len(), steps);
+  for (const config::Report& report : resolved.reports) job.notes.push_back(report.text());
+  return job;
+}
+
+std::unique_ptr<plan::WeightSource> open_weights(const std::string& directory, bool random, const plan::RunPlan& plan) {
+  if (random) return std::make_unique<plan::RandomWeights>(plan.seed);
+  return std::make_unique<plan::DirectoryWeights>(directory, plan.model);
+}
+
+Assembly assemble(const TrainJob& job, comm::Communicator& axis) {
+  Assembly assembly;
+  const auto weights = open_weights(job.model_directory, job.random_weights, job.plan);
+  assembly.engine = std::make_unique<shard::Engine>(job.plan, axis, *weights);
+  assembly.model = models::make_model(job.model, job.plan.model, job.plan.recompute);
+  assembly.optimizer = std::make_unique<optim::AdamW>(job.plan, assembly.engine->states());
+  return assembly;
+}
+
+}  // namespace intarsia::train

@@ -1,0 +1,34 @@
+// Builds a run, stage by stage, in order: configuration -> job -> weights, engine, model, optimizer.
+#pragma once
+
+#include <memory>
+
+#include "intarsia/comm/communicator.h"
+#include "intarsia/config/resolve.h"
+#include "intarsia/models/model.h"
+#include "intarsia/optim/adamw.h"
+#include "intarsia/plan/make_run_plan.h"
+#include "intarsia/shard/engine.h"
+#include "intarsia/train/job.h"
+
+namespace intarsia::train {
+
+// Reads the model's config, opens (and where needed tokenizes) the data, turns epochs into steps and plans. Takes no
+// memory of the model's size. `out`: RUN, or empty when it is not known yet.
+// Errors: everything that is wrong with configuration, model or data.
+TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource& model, const std::string& out);
+
+// What a rank trains with. Declared in the order in which each stage is built from the earlier ones.
+struct Assembly {
+  std::unique_ptr<shard::Engine> engine;
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<optim::AdamW> optimizer;
+};
+
+// Collective over `axis`. `job` and `axis` must outlive the assembly. Errors: those of reading weights; kMemory.
+Assembly assemble(const TrainJob& job, comm::Communicator& axis);
+
+// Initial weights of a model: its files, or the seed. Errors: kIo, kFormat with file and tensor.
+std::unique_ptr<plan::WeightSource> open_weights(const std::string& directory, bool random, const plan::RunPlan& plan);
+
+}  // namespace intarsia::train

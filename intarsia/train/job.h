@@ -1,0 +1,47 @@
+// A training run, checked and planned, before any rank exists. Ranks inherit or rebuild it; nothing in it changes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "intarsia/data/dataset.h"
+#include "intarsia/data/sampler.h"
+#include "intarsia/formats/hf_config.h"
+#include "intarsia/formats/tokenizer.h"
+#include "intarsia/plan/run_plan.h"
+
+namespace intarsia::train {
+
+// When the loop does what. Intervals count optimizer steps; 0: never (only at the end where that makes sense).
+struct LoopOptions {
+  std::int64_t log_every = 10;
+  std::int64_t eval_every = 0;
+  std::int64_t save_every = 0;
+  std::int64_t keep = 2;
+  std::string resume = "auto";  // auto, never, or a checkpoint's path
+  bool fresh = false;
+  std::vector<std::string> changes_allowed;  // keys of the configuration that may differ from a checkpoint's
+  std::string dump_gradients;
+  std::int64_t dump_step = 1;
+  std::int64_t max_bad_steps = 3;
+};
+
+struct TrainJob {
+  plan::RunPlan plan;
+  formats::HfConfig model;
+  std::string model_directory;  // empty: a preset
+  bool random_weights = false;
+  std::optional<formats::Tokenizer> tokenizer;
+  std::shared_ptr<const data::Dataset> dataset;
+  std::shared_ptr<const data::Dataset> eval_dataset;  // null: no evaluation
+  data::SamplerOptions sampler;
+  LoopOptions loop;
+  std::string out;          // RUN; chosen by rank 0 when empty
+  std::string run_name;     // for the default RUN
+  std::string config_json;  // the resolved configuration
+  std::vector<std::string> notes;
+};
+
+}  // namespace intarsia::train

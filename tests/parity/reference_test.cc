@@ -1,0 +1,69 @@
+// Logits, loss and gradients of the Llama fixtures against reference.safetensors.
+#include "fixture_case.h"
+
+namespace intarsia::parity {
+namespace {
+
+class Reference : public testing::TestWithParam<Layout> {};
+
+TEST_P(Reference, LogitsLossAndGradientsAgree) {
+  const Layout& layout = GetParam();
+  const auto file = formats::SafetensorsFile::open(fixture(layout.model + "/reference.safetensors"));
+  const nlohmann::json reference = read_json(fixture(layout.model + "/reference.json"));
+  const at::Tensor ids = read_tensor(file, "input_ids"), labels = read_tensor(file, "labels");
+  const plan::ModelSource source = plan::find_model(fixture(layout.model + "/model"));
+  config::TrainConfig config;
+  config.run.ranks = layout.ranks;
+  config.zero.stage = layout.stage;
+  config.batch.micro_batch_size = 2 / layout.ranks;
+  config.gradient_clipping = 0;
+  train::TrainJob job;
+  job.model = source.config;
+  job.model_directory = source.directory;
+  job.dataset = std::make_shared<TensorDataset>(ids, labels);
+  job.plan = plan::make_run_plan(config, source.config, ids.size(1), 1);
+
+  comm::run_ranks(layout.ranks, [&](comm::Communicator& axis) {
+    train::Assembly assembly = train::assemble(job, axis);
+    const std::int64_t rows = 2 / layout.ranks, first = axis.rank() * rows;
+    {
+      const at::NoGradGuard no_grad;
+      const at::Tensor logits =
+          assembly.model->logits(assembly.engine->parameters(), assembly.engine.get(), ids.narrow(0, first, rows));
+      EXPECT_LT((logits - read_tensor(file, "logits").narrow(0, first, rows)).abs().max().item<double>(), 1e-4);
+    }
+    std::vector<at::Tensor> gradients;
+    const train::StepResult step = train::train_step(
+        *assembly.engine, *assembly.model, *assembly.optimizer, 1,
+        [&](std::int64_t) {
+          std::vector<std::int64_t> indices;
+          for (std::int64_t row = 0; row < rows; ++row) indices.push_back(first + row);
+          return data::make_batch(*job.dataset, indices);
+        },
+        [] { return train::RankReport{}; },
+        [&](double average) {
+          gradients = gather_parameters(*assembly.engine, shard::Engine::What::kGradient);
+          for (at::Tensor& gradient : gradients) gradient.mul_(average);
+        });
+    const double loss = reference["loss"];
+    EXPECT_NEAR(step.loss, loss, 1e-5 * loss);
+    EXPECT_EQ(step.tokens, reference["counted_tokens"].get<std::int64_t>());
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const std::string& name = job.plan.model.params[i].name;
+      const at::Tensor wanted = read_tensor(file, "grad." + name);
+      const double largest = wanted.abs().max().item<double>();
+      EXPECT_LT((gradients[i] - wanted).abs().max().item<double>(), std::max(1e-6, 1e-4 * largest)) << name;
+    }
+  });
+}
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const char* model : {"llama-gqa", "llama-tied", "llama-rope-old", "llama-rope-v5", "llama-bf16"})
+    for (const int ranks : {1, 2}) all.push_back({model, "", ranks, 3});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Llama, Reference, testing::ValuesIn(layouts()));
+
+}  // namespace
+}  // namespace intarsia::parity
