@@ -19,7 +19,6 @@ show() {
 mkdir -p "$out"
 say "1. The text"
 python3 "$example/fetch.py" "$out/data"
-echo "$out/data: the texts to learn from in train, The Tempest held out"
 
 say "2. A tokenizer of 4096 entries, learned from the text"
 if [ ! -e "$out/model/tokenizer.json" ]; then
