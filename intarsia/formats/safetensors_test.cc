@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "intarsia/base/error.h"
+#include "intarsia/base/philox.h"
 #include "intarsia/formats/test_folder.h"
 #include "intarsia/io/file.h"
 
@@ -178,6 +179,37 @@ TEST_F(SafetensorsTest, RefusesWhatTwoReadersCouldUnderstandDifferently) {
     EXPECT_NE(message.find(cause), std::string::npos) << header << "\n" << message;
     EXPECT_NE(message.find("x.safetensors"), std::string::npos) << message;
   }
+}
+
+// With a sanitizer build this also finds reads out of bounds.
+TEST_F(SafetensorsTest, DamagedFilesAreRefusedOrStayWithinTheFile) {
+  const std::string good =
+      file_text(R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]}} )",
+                32);
+  int refused = 0;
+  constexpr int kFiles = 300;
+  for (int i = 0; i < kFiles; ++i) {
+    std::string bad = good;
+    const std::uint64_t key = philox_key(7, "damage");
+    const auto random = philox(key, static_cast<std::uint64_t>(i));
+    for (std::uint32_t change = 0; change <= random[0] % 3; ++change)
+      bad[random[1 + change % 2] % bad.size()] = "0123456789{}[]\":,-e\\u \xff"[random[3] / (change + 1) % 26];
+    if (random[2] % 8 == 0) bad.resize(random[1] % bad.size());
+    std::ofstream(path("bad.safetensors"), std::ios::binary) << bad;
+    try {
+      const auto file = SafetensorsFile::open(path("bad.safetensors"));
+      for (const TensorInfo& tensor : file.tensors()) {
+        std::vector<float> out(static_cast<std::size_t>(tensor.numel()));
+        read_as_f32(file, tensor, 0, tensor.numel(), out.data());
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, kFiles / 2);
+  EXPECT_LT(refused, kFiles);  // changes of the data are no damage to the form
 }
 
 TEST_F(SafetensorsTest, NoticesThatTheFileShrankBeforeReading) {
