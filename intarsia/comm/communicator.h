@@ -8,7 +8,16 @@
 #include <memory>
 #include <string>
 
+#include "intarsia/base/error.h"
+
 namespace intarsia::comm {
+
+// kComm on a rank that stops because another rank failed: the message is that rank's, which reports it too. A program
+// that prints errors may leave this one out.
+class AbortedByPeer : public Error {
+ public:
+  explicit AbortedByPeer(const std::string& message) : Error(ErrorKind::kComm, message) {}
+};
 
 // What a collective is for, so that a mismatch or a time-out can name it.
 struct Tag {
@@ -17,7 +26,8 @@ struct Tag {
 };
 
 // A started operation. wait() returns when its result may be read and its input may be changed.
-// Errors: kComm from wait(), with the operation, the ranks and the seconds waited.
+// Errors: kComm from the starting call or from wait(), with the operation, the ranks and the seconds waited; after one
+// the communicator is aborted on all ranks.
 class Work {
  public:
   virtual ~Work() = default;

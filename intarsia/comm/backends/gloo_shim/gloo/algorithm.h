@@ -1,0 +1,2 @@
+// See ../README.md: nothing of gloo/algorithm.h is needed.
+#pragma once

@@ -1,0 +1,2 @@
+// See ../../README.md: nothing of gloo/common/error.h is needed.
+#pragma once

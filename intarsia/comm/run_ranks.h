@@ -1,0 +1,19 @@
+// Several ranks in one process, for tests and examples.
+#pragma once
+
+#include <functional>
+
+#include "intarsia/comm/communicator.h"
+
+namespace intarsia::comm {
+
+struct RunRanksOptions {
+  bool force_copy = false;      // as between hosts: allocate_shared gives null
+  double timeout_seconds = 20;  // deadline of each operation
+};
+
+// Runs fn on `ranks` threads at once, each with its own communicator of the threads backend and one intra-op thread,
+// and returns when all have ended. If one throws, the others' operations throw too, and the first cause is rethrown.
+void run_ranks(int ranks, const std::function<void(Communicator&)>& fn, const RunRanksOptions& options = {});
+
+}  // namespace intarsia::comm
