@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-from cxx_source import code_only, finish, line_of, project_files, read
+from cxx_source import code_only, finish, is_test, line_of, project_files, read
 
 TABLE = "intarsia/CMakeLists.txt"
 TORCH_HEADER = re.compile(r"(ATen|c10|torch)/")
@@ -63,6 +63,8 @@ def check_include(path, target, quoted, folders, exists):
         return f"includes <{target}>, but is to build without torch" if without_torch(path, folders) else None
     if not quoted:
         return None
+    if not path.startswith("intarsia/") and exists(os.path.join(os.path.dirname(path), target)):
+        return None  # tests and examples may name what lies beside them
     if not target.startswith(("intarsia/", "tests/", "bench/")):
         return f'includes "{target}": write the path from the repository root, "intarsia/FOLDER/FILE.h"'
     if not exists(target):
@@ -72,8 +74,8 @@ def check_include(path, target, quoted, folders, exists):
         return f'includes "{target}": of train only assemble.cc sees the configuration; take it from RunPlan'
     if "/internal/" in target and mine != other:
         return f'includes "{target}", which is internal to {other}'
-    if mine is not None and other is None and target.startswith(("tests/", "bench/")) and not path.endswith("_test.cc"):
-        return f'includes "{target}": the library does not include {target.split("/")[0]}'
+    if mine is not None and not is_test(path) and (is_test(target) or target.startswith("bench/")):
+        return f'includes "{target}", which is not part of the library'
     if other is None or mine == other:
         return None
     if mine in folders:

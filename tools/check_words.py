@@ -10,7 +10,7 @@ Usage: check_words.py [ROOT]
 import re
 import sys
 
-from cxx_source import code_only, finish, line_of, project_files, read
+from cxx_source import code_only, finish, is_test, line_of, project_files, read
 
 LONGEST, LONG = 800, 400
 FOLDERS_OF_CODE = ("intarsia/", "tests/", "bench/", "examples/", "tools/", "cmake/", ".ci/")
@@ -46,10 +46,6 @@ UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 # Paths of the machine of whoever wrote it. Tests may name /tmp.
 MACHINE = re.compile(r"(?<![\w.}\])$*-])/(?:work|root|home)/\w")
 MACHINE_TMP = re.compile(r"(?<![\w.}\])$*-])/tmp/")
-
-
-def is_test(path):
-    return path.endswith("_test.cc") or path.startswith("tests/")
 
 
 def check_calls(path, code):

@@ -43,6 +43,11 @@ def code_only(text):
     return _NOT_CODE.sub(blank, text)
 
 
+def is_test(path):
+    """Whether a file is only for tests: they lie in tests/, are called x_test.cc, or are their helpers, testing_x.h."""
+    return path.startswith("tests/") or path.endswith("_test.cc") or os.path.basename(path).startswith("testing_")
+
+
 def line_of(text, offset):
     return text.count("\n", 0, offset) + 1
 

@@ -89,7 +89,13 @@ class Layers(unittest.TestCase):
 
     def test_refuses_tests_in_the_library(self):
         self.assert_one({"tests/support/x.h": "#pragma once\n", "intarsia/io/a.cc": '#include "tests/support/x.h"\n'},
-                        "the library does not include tests")
+                        "not part of the library")
+        helper = {"intarsia/io/testing_files.h": "#pragma once\n"}
+        self.assert_one({**helper, "intarsia/io/a.cc": '#include "intarsia/io/testing_files.h"\n'}, "not part of the library")
+        self.assertEqual(self.problems({**helper, "intarsia/io/a_test.cc": '#include "intarsia/io/testing_files.h"\n'}), [])
+
+    def test_lets_tests_name_what_lies_beside_them(self):
+        self.assertEqual(self.problems({"tests/parity/x.h": "#pragma once\n", "tests/parity/a.cc": '#include "x.h"\n'}), [])
 
     def test_wants_pragma_once_outside_comments(self):
         self.assert_one({"intarsia/io/a.h": "// #pragma once\n"}, "no #pragma once")
@@ -126,7 +132,8 @@ class Words(unittest.TestCase):
         self.assertEqual(len(self.found("exit(1);\n", "intarsia/launch/a.cc")), 1)
 
     def test_leaves_unit_tests_alone(self):
-        self.assertEqual(self.found("abort();\n", "intarsia/plan/a_test.cc"), [])
+        for path in ("intarsia/plan/a_test.cc", "intarsia/plan/testing_a.h"):
+            self.assertEqual(self.found("abort();\n", path), [])
 
     def test_refuses_using_namespace_in_headers_only(self):
         self.assertEqual(len(self.found("using namespace std;\n", "intarsia/plan/a.h")), 1)
