@@ -1,0 +1,446 @@
+#include "intarsia/config/readers/deepspeed_schema.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <unordered_map>
+
+namespace intarsia::config {
+namespace {
+
+using E = KeyEffect;
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+KeySpec flag(std::string path, const char* fallback, E effect = E::kHonoured, std::string reason = "") {
+  return {std::move(path), KeyType::kBool, fallback, effect, std::move(reason)};
+}
+KeySpec integer(std::string path, const char* fallback, double min, E effect = E::kHonoured, std::string reason = "") {
+  return {std::move(path), KeyType::kInteger, fallback, effect, std::move(reason), min};
+}
+KeySpec number(std::string path, const char* fallback, double min, E effect = E::kHonoured, std::string reason = "") {
+  return {std::move(path), KeyType::kNumber, fallback, effect, std::move(reason), min};
+}
+KeySpec positive(KeySpec spec) {
+  spec.above_min = true;
+  return spec;
+}
+KeySpec at_most(double max, KeySpec spec) {
+  spec.max = max;
+  return spec;
+}
+KeySpec text(std::string path, const char* fallback, E effect = E::kHonoured, std::string reason = "") {
+  return {std::move(path), KeyType::kText, fallback, effect, std::move(reason)};
+}
+KeySpec choice(std::string path, const char* fallback, std::vector<std::string> choices, E effect = E::kHonoured,
+               std::string reason = "") {
+  return {std::move(path), KeyType::kChoice, fallback, effect, std::move(reason), -kNoLimit, false, std::move(choices)};
+}
+KeySpec numbers(std::string path, const char* fallback) {
+  return {std::move(path), KeyType::kNumbers, fallback, E::kHonoured, "", 0};
+}
+KeySpec anything(std::string path, E effect, std::string reason) {
+  return {std::move(path), KeyType::kAnything, "", effect, std::move(reason)};
+}
+
+const char* const kUnits = "units are gathered and reduced whole, in a fixed order; there are no buckets to size";
+const char* const kWindow = "unit windows are laid out by the planner before the run";
+const char* const kOffload = "offloading is not built yet";
+const char* const kFp32Sum = "gradients are always reduced in fp32";
+const char* const kMonitor = "metrics go to metrics.jsonl in the run's directory";
+const char* const kProfile = "metrics.jsonl has the times of every update";
+const char* const kFp16 = "fp16 is not built yet; bf16 is";
+const char* const kQuantized = "quantised communication is not built yet";
+
+void add_top(std::vector<KeySpec>& keys) {
+  keys.insert(
+      keys.end(),
+      {integer("train_batch_size", "", 1),
+       integer("train_micro_batch_size_per_gpu", "", 1),
+       integer("gradient_accumulation_steps", "", 1),
+       integer("steps_per_print", "", 1),
+       number("gradient_clipping", "1.0", 0),
+       flag("managed_gradient_accumulation", "true", E::kRefused, "the training loop owns the accumulation window"),
+       flag("prescale_gradients", "false", E::kNoEffect, kFp32Sum),
+       positive(number("gradient_predivide_factor", "1.0", 0, E::kNoEffect, kFp32Sum)),
+       choice("gradient_allreduce_op", "\"mean\"", {"mean", "sum"}, E::kRefused,
+              "gradients are averaged over all target tokens"),
+       choice("communication_data_type", "", {"fp32", "fp16", "bf16", "bfp16"}),
+       choice("seq_parallel_communication_data_type", "", {"fp32", "fp16", "bf16", "bfp16"}, E::kNoEffect,
+              "there is no sequence parallelism"),
+       flag("sparse_gradients", "false", E::kNoEffect, "embedding gradients are dense"),
+       flag("disable_allgather", "false", E::kNoEffect, kUnits),
+       flag("dump_state", "false", E::kNoEffect, "intarsia config show prints the state"),
+       flag("memory_breakdown", "false", E::kNoEffect, "metrics.jsonl has peak_bytes of every update"),
+       flag("wall_clock_breakdown", "false", E::kNoEffect, kProfile),
+       flag("graph_harvesting", "false", E::kNoEffect, "there are no device graphs"),
+       flag("dataloader_drop_last", "false", E::kNoEffect, "intarsia.last_window decides"),
+       flag("use_data_before_expert_parallelism", "false", E::kNoEffect, "there is no expert parallelism"),
+       flag("zero_allow_untested_optimizer", "false", E::kNoEffect,
+            "every optimizer that is built works with every stage"),
+       flag("zero_force_ds_cpu_optimizer", "true", E::kNoEffect, "there is one optimizer for every device"),
+       integer("sequence_parallel_size", "1", 1, E::kRefused, "sequence parallelism is not built yet"),
+       text("log_level", "", E::kNoEffect, "messages have one level"),
+       integer("vocabulary_size", "", 1, E::kNoEffect, "the model's config.json decides"),
+       integer("seed", "", 0, E::kNoEffect, "intarsia.seed decides"),
+       flag("timers.throughput.enabled", "true", E::kNoEffect, kProfile),
+       flag("timers.throughput.synchronized", "true", E::kNoEffect, kProfile)});
+}
+
+void add_precision(std::vector<KeySpec>& keys) {
+  keys.insert(keys.end(),
+              {flag("fp16.enabled", "false"),
+               flag("fp16.auto_cast", "false", E::kNoEffect, "inputs are token numbers"),
+               number("fp16.loss_scale", "0", 0),
+               integer("fp16.initial_scale_power", "16", 0),
+               positive(integer("fp16.loss_scale_window", "1000", 0)),
+               integer("fp16.hysteresis", "2", 1),
+               flag("fp16.consecutive_hysteresis", "false"),
+               positive(number("fp16.min_loss_scale", "1", 0)),
+               flag("fp16.fp16_master_weights_and_grads", "false", E::kRefused, "master weights are fp32"),
+               flag("bf16.enabled", "false"),
+               flag("bf16.immediate_grad_update", "false", E::kNoEffect, kFp32Sum),
+               flag("bf16.check_grad_overflow", "true", E::kNoEffect,
+                    "an update with a gradient that is not finite is always skipped"),
+               flag("bf16.bf16_master_weights_and_grads", "false", E::kRefused, "master weights are fp32"),
+               flag("bf16.bf16_optimizer_states", "false", E::kRefused, "optimizer states are fp32"),
+               choice("data_types.grad_accum_dtype", "", {"fp32", "fp16", "bf16", "bfp16"}),
+               choice("data_types.param_dtype", "", {"fp32", "fp16", "bf16", "bfp16"}, E::kNoEffect,
+                      "bf16.enabled and fp16.enabled decide"),
+               choice("data_types.buffer_dtype", "", {"fp32", "fp16", "bf16", "bfp16"}, E::kNoEffect,
+                      "buffers keep their own type"),
+               flag("torch_autocast.enabled", "false", E::kRefused, "compute is in one type; use bf16.enabled"),
+               text("torch_autocast.dtype", "", E::kNoEffect, "torch_autocast is not built"),
+               anything("torch_autocast.lower_precision_safe_modules", E::kNoEffect, "torch_autocast is not built")});
+}
+
+void add_zero(std::vector<KeySpec>& keys) {
+  const auto zero = [](const char* key) { return std::string("zero_optimization.") + key; };
+  keys.push_back({zero("stage"), KeyType::kStage, "0", E::kHonoured, "", 0, false, {}, 3});
+  keys.insert(
+      keys.end(),
+      {flag(zero("contiguous_gradients"), "true", E::kNoEffect, "gradients always go to one flat buffer per unit"),
+       flag(zero("reduce_scatter"), "true", E::kNoEffect, "sharded gradients are always reduce-scattered"),
+       positive(integer(zero("reduce_bucket_size"), "500000000", 0, E::kNoEffect, kUnits)),
+       flag(zero("use_multi_rank_bucket_allreduce"), "true", E::kNoEffect, kUnits),
+       flag(zero("allgather_partitions"), "true", E::kNoEffect, kUnits),
+       positive(integer(zero("allgather_bucket_size"), "500000000", 0, E::kNoEffect, kUnits)),
+       flag(zero("overlap_comm"), "", E::kNoEffect,
+            "reductions are issued in unit order at fixed points of the backward pass"),
+       flag(zero("compute_grad_norm"), "true", E::kNoEffect, "metrics.jsonl has the norm of every update"),
+       flag(zero("load_from_fp32_weights"), "true", E::kRefused,
+            "fp32 masters are the truth, nothing rebuilds them from 16 bits"),
+       flag(zero("elastic_checkpoint"), "false", E::kNoEffect, "checkpoints do not depend on the number of ranks"),
+       integer(zero("sub_group_size"), "1000000000", 0, E::kNoEffect, "the optimizer works on one shard per unit"),
+       integer(zero("stage3_prefetch_bucket_size"), "50000000", 0, E::kNoEffect, kWindow),
+       integer(zero("stage3_param_persistence_threshold"), "100000", 0, E::kNoEffect,
+               "every parameter of a unit is gathered with its unit"),
+       integer(zero("stage3_model_persistence_threshold"), "9223372036854775807", 0, E::kNoEffect,
+               "every parameter of a unit is gathered with its unit"),
+       integer(zero("stage3_max_live_parameters"), "1000000000", 0, E::kNoEffect, kWindow),
+       integer(zero("stage3_max_reuse_distance"), "1000000000", 0, E::kNoEffect, kWindow),
+       flag(zero("stage3_gather_16bit_weights_on_model_save"), "false"),
+       integer(zero("stage3_module_granularity_threshold"), "0", 0, E::kNoEffect, kUnits),
+       flag(zero("stage3_use_all_reduce_for_fetch_params"), "false", E::kNoEffect, kUnits),
+       flag(zero("stage3_allgather_sequential"), "false", E::kNoEffect, kUnits),
+       flag(zero("ignore_unused_parameters"), "true", E::kNoEffect, "a parameter without a gradient counts as zeros"),
+       flag(zero("legacy_stage1"), "false", E::kRefused, "DeepSpeed itself removed it"),
+       flag(zero("round_robin_gradients"), "false", E::kNoEffect, kUnits),
+       flag(zero("parameter_alignment"), "false", E::kNoEffect, "parameters are always aligned to 64 bytes"),
+       integer(zero("zero_hpz_partition_size"), "1", 1, E::kNoEffect, "there is one shard group, of all ranks"),
+       flag(zero("zero_quantized_weights"), "false", E::kRefused, kQuantized),
+       flag(zero("zero_quantized_nontrainable_weights"), "false", E::kRefused, kQuantized),
+       flag(zero("zero_quantized_gradients"), "false", E::kRefused, kQuantized),
+       anything(zero("zeropp_loco_param"), E::kLater, kQuantized),
+       integer(zero("mics_shard_size"), "-1", -1, E::kNoEffect, "there is one shard group, of all ranks"),
+       flag(zero("mics_hierarchical_params_gather"), "false", E::kNoEffect, "there is one shard group, of all ranks"),
+       flag(zero("memory_efficient_linear"), "true", E::kNoEffect, "no layer is replaced"),
+       flag(zero("pipeline_loading_checkpoint"), "false", E::kNoEffect, "each rank reads only what it owns"),
+       flag(zero("override_module_apply"), "true", E::kNoEffect, "no function is replaced"),
+       flag(zero("log_trace_cache_warnings"), "false", E::kNoEffect, "the order of units is known before the run"),
+       flag(zero("enable_sanity_checks"), "false", E::kNoEffect, "the checks are always on"),
+       flag(zero("save_muon_momentum_buffer_in_memory"), "false", E::kNoEffect, "Muon is not built"),
+       anything(zero("leaf_module"), E::kNoEffect, "units are embeddings, blocks and heads"),
+       anything(zero("zenflow"), E::kLater, "ZenFlow is not built")});
+  for (const std::string& section : {zero("offload_optimizer"), zero("offload_param")}) {
+    const bool param = section.ends_with("param");
+    keys.insert(keys.end(),
+                {choice(section + ".device", "\"none\"", {"none", "cpu", "nvme"}), text(section + ".nvme_path", ""),
+                 flag(section + ".pin_memory", "true", E::kNoEffect, kOffload),
+                 integer(section + ".buffer_count", param ? "5" : "4", 1, E::kNoEffect, kOffload)});
+    if (param) {
+      keys.insert(keys.end(), {positive(integer(section + ".buffer_size", "100000000", 0, E::kNoEffect, kOffload)),
+                               integer(section + ".max_in_cpu", "1000000000", 0, E::kNoEffect, kOffload)});
+    } else {
+      keys.insert(keys.end(), {flag(section + ".pipeline_read", "false", E::kNoEffect, kOffload),
+                               flag(section + ".pipeline_write", "false", E::kNoEffect, kOffload),
+                               flag(section + ".pipeline", "false", E::kNoEffect, kOffload),
+                               flag(section + ".fast_init", "false", E::kNoEffect, kOffload),
+                               at_most(1, number(section + ".ratio", "1.0", 0, E::kNoEffect, kOffload)),
+                               flag(section + ".super_offload", "false", E::kRefused, "SuperOffload is not built"),
+                               at_most(1, number(section + ".cpuadam_cores_perc", "0.8", 0, E::kNoEffect, kOffload))});
+    }
+  }
+  keys.insert(keys.end(), {flag(zero("cpu_offload"), "false"), flag(zero("cpu_offload_param"), "false"),
+                           flag(zero("cpu_offload_use_pin_memory"), "false", E::kNoEffect, kOffload)});
+}
+
+void add_sections(std::vector<KeySpec>& keys) {
+  const char* const device = "activations are already in host memory on a CPU device";
+  keys.insert(
+      keys.end(),
+      {flag("activation_checkpointing.partition_activations", "false", E::kNoEffect,
+            "there are no tensor-parallel ranks, so there is nothing to partition"),
+       flag("activation_checkpointing.contiguous_memory_optimization", "false", E::kNoEffect,
+            "block inputs are few and large; there is nothing to defragment"),
+       flag("activation_checkpointing.cpu_checkpointing", "false", E::kNoEffect, device),
+       integer("activation_checkpointing.number_checkpoints", "", 1, E::kNoEffect, "every block is one checkpoint"),
+       flag("activation_checkpointing.synchronize_checkpoint_boundary", "false", E::kNoEffect,
+            "there is no stream to synchronise"),
+       flag("activation_checkpointing.profile", "false", E::kNoEffect, kProfile),
+       positive(integer("aio.block_size", "1048576", 0, E::kNoEffect, kOffload)),
+       integer("aio.queue_depth", "8", 1, E::kNoEffect, kOffload),
+       integer("aio.intra_op_parallelism", "1", 1, E::kNoEffect, kOffload),
+       flag("aio.single_submit", "false", E::kNoEffect, kOffload),
+       flag("aio.overlap_events", "true", E::kNoEffect, kOffload),
+       flag("aio.use_gds", "false", E::kNoEffect, kOffload),
+       integer("tensor_parallel.autotp_size", "0", 0, E::kRefused, "tensor parallelism is not built yet"),
+       integer("tensor_parallel.tp.tp_size", "1", 1, E::kRefused, "tensor parallelism is not built yet"),
+       integer("tensor_parallel.tp.tp_grain_size", "1", 1, E::kNoEffect, "tensor parallelism is not built yet"),
+       text("tensor_parallel.preset_model", "", E::kNoEffect, "tensor parallelism is not built yet"),
+       flag("tensor_parallel.tp_overlap_comm", "false", E::kNoEffect, "tensor parallelism is not built yet"),
+       anything("tensor_parallel.partition_config", E::kNoEffect, "tensor parallelism is not built yet"),
+       flag("flops_profiler.enabled", "false", E::kNoEffect, kProfile),
+       integer("flops_profiler.profile_step", "1", 0, E::kNoEffect, kProfile),
+       integer("flops_profiler.module_depth", "-1", -1, E::kNoEffect, kProfile),
+       integer("flops_profiler.top_modules", "1", 0, E::kNoEffect, kProfile),
+       flag("flops_profiler.detailed", "true", E::kNoEffect, kProfile),
+       text("flops_profiler.output_file", "", E::kNoEffect, kProfile),
+       number("flops_profiler.recompute_fwd_factor", "0.0", 0, E::kNoEffect, kProfile),
+       flag("comms_logger.enabled", "false", E::kNoEffect, kProfile),
+       flag("comms_logger.verbose", "false", E::kNoEffect, kProfile),
+       flag("comms_logger.prof_all", "true", E::kNoEffect, kProfile),
+       flag("comms_logger.debug", "false", E::kNoEffect, kProfile),
+       anything("comms_logger.prof_ops", E::kNoEffect, kProfile),
+       choice("checkpoint.tag_validation", "\"Warn\"",
+              {"Warn", "WARN", "warn", "Ignore", "IGNORE", "ignore", "Fail", "FAIL", "fail"}, E::kNoEffect,
+              "checkpoint names are chosen by one rank"),
+       flag("checkpoint.load_universal", "false", E::kNoEffect, "checkpoints do not depend on the number of ranks"),
+       flag("checkpoint.use_node_local_storage", "false", E::kRefused, "checkpoints go to the run's directory"),
+       anything("checkpoint.parallel_write", E::kNoEffect, "every rank writes its own shard"),
+       flag("checkpoint.checkpoint_serialization", "true", E::kNoEffect, "checkpoints are safetensors"),
+       anything("checkpoint.writer", E::kNoEffect, "checkpoints are safetensors"),
+       anything("pipeline", E::kNoEffect, "pipeline parallelism is not built")});
+  for (const char* monitor : {"tensorboard", "csv_monitor", "wandb", "comet"}) {
+    const std::string prefix = std::string(monitor) + ".";
+    keys.push_back(flag(prefix + "enabled", "false", E::kNoEffect, kMonitor));
+    for (const char* key : {"output_path", "job_name", "group", "team", "project", "workspace", "api_key",
+                            "experiment_name", "experiment_key", "mode"}) {
+      keys.push_back(text(prefix + key, "", E::kNoEffect, kMonitor));
+    }
+    keys.push_back(flag(prefix + "online", "", E::kNoEffect, kMonitor));
+    keys.push_back(integer(prefix + "samples_log_interval", "100", 1, E::kNoEffect, kMonitor));
+  }
+  keys.push_back(anything("elasticity", E::kRemoved,
+                          "DeepSpeed has removed elasticity; delete the section and give the batch keys"));
+  for (const char* section :
+       {"autotuning", "curriculum_learning", "data_efficiency", "sparse_attention", "progressive_layer_drop",
+        "eigenvalue", "quantize_training", "compression_training", "weight_quantization", "compile", "hybrid_engine",
+        "expert_parallel", "nebula", "datastates", "amp"}) {
+    keys.push_back(anything(section, E::kLater, std::string(section) + " is not built"));
+  }
+  keys.push_back(text("optimizer.type", ""));
+  keys.push_back(flag("optimizer.legacy_fusion", "false", E::kNoEffect, "there is one optimizer for every device"));
+  keys.push_back(text("scheduler.type", ""));
+}
+
+std::vector<KeySpec> make_keys() {
+  std::vector<KeySpec> keys;
+  add_top(keys);
+  add_precision(keys);
+  add_zero(keys);
+  add_sections(keys);
+  return keys;
+}
+
+std::vector<TypeSpec> make_optimizers() {
+  const char* const one = "there is one optimizer for every device";
+  const std::vector<KeySpec> base = {number("lr", "0.001", 0), number("weight_decay", "0", 0)};
+  const auto with = [&](std::vector<KeySpec> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const std::vector<KeySpec> adam =
+      with({numbers("betas", "[0.9, 0.999]"), number("eps", "1e-8", 0), flag("bias_correction", "true"),
+            flag("amsgrad", "false"), flag("torch_adam", "false", E::kNoEffect, one), flag("adam_w_mode", "true"),
+            flag("fp32_optimizer_states", "true", E::kRefused, "optimizer states are fp32")});
+  const std::vector<KeySpec> lamb =
+      with({numbers("betas", "[0.9, 0.999]"), number("eps", "1e-8", 0), flag("bias_correction", "true"),
+            flag("amsgrad", "false"), number("max_coeff", "10", 0), number("min_coeff", "0.01", 0)});
+  const std::vector<KeySpec> one_bit =
+      with({numbers("betas", "[0.9, 0.999]"), number("eps", "1e-8", 0), flag("bias_correction", "true"),
+            flag("amsgrad", "false"), integer("freeze_step", "100000", 0), flag("cuda_aware", "false"),
+            text("comm_backend_name", "\"nccl\""), integer("var_freeze_step", "100000", 0),
+            integer("var_update_scaler", "16", 0), integer("local_step_scaler", "32678", 0),
+            integer("local_step_clipper", "16", 0), number("max_coeff", "10", 0), number("min_coeff", "0.01", 0),
+            number("coeff_beta", "0.9", 0), number("factor_max", "4", 0), number("factor_min", "0.5", 0),
+            number("factor_threshold", "0.1", 0)});
+  const std::vector<KeySpec> muon =
+      with({numbers("betas", "[0.9, 0.999]"), number("eps", "1e-8", 0), number("momentum", "0.95", 0),
+            number("muon_lr", "", 0), number("adam_lr", "", 0), choice("ns_method", "\"gram\"", {"gram", "standard"})});
+  const std::vector<KeySpec> sgd =
+      with({number("momentum", "0", 0), number("dampening", "0", 0), flag("nesterov", "false")});
+  return {{"AdamW", "adamw", adam},
+          {"Adam", "adamw", adam},
+          {"Lamb", "lamb", lamb},
+          {"Adagrad", "adagrad", with({number("eps", "1e-10", 0)})},
+          {"Lion", "lion", with({numbers("betas", "[0.9, 0.99]")})},
+          {"SGD", "sgd", sgd},
+          {"Muon", "muon", muon},
+          {"OneBitAdam", "onebitadam", one_bit},
+          {"ZeroOneAdam", "zerooneadam", one_bit},
+          {"OneBitLamb", "onebitlamb", one_bit},
+          {"MuAdam", "muadam", adam},
+          {"MuAdamW", "muadamw", adam},
+          {"MuSGD", "musgd", sgd}};
+}
+
+std::vector<TypeSpec> make_schedulers() {
+  const KeySpec last = integer("last_batch_iteration", "-1", -1, E::kRefused, "a run resumes from its checkpoint");
+  const KeySpec steps = integer("warmup_num_steps", "1000", 0);
+  const KeySpec type = choice("warmup_type", "\"log\"", {"log", "linear"});
+  const KeySpec total = integer("total_num_steps", "", 1);
+  const auto all = [](const char* path, const char* fallback) { return number(path, fallback, 0); };
+  return {{"WarmupLR", "", {all("warmup_min_lr", "0"), all("warmup_max_lr", ""), steps, type, last}},
+          {"WarmupDecayLR", "", {total, all("warmup_min_lr", "0"), all("warmup_max_lr", "0.001"), steps, type, last}},
+          {"WarmupCosineLR",
+           "",
+           {total, at_most(1, all("warmup_min_ratio", "0")), steps, at_most(1, all("cos_min_ratio", "0.0001")), type,
+            last}},
+          {"OneCycle",
+           "",
+           {all("cycle_min_lr", ""), all("cycle_max_lr", ""), all("decay_lr_rate", "0"),
+            integer("cycle_first_step_size", "2000", 1), integer("cycle_second_step_size", "", 1),
+            integer("cycle_first_stair_count", "0", 0), integer("cycle_second_stair_count", "", 0),
+            integer("decay_step_size", "0", 0), flag("cycle_momentum", "true"), at_most(1, all("cycle_min_mom", "0.8")),
+            at_most(1, all("cycle_max_mom", "0.9")), all("decay_mom_rate", "0"), last}},
+          {"LRRangeTest",
+           "",
+           {all("lr_range_test_min_lr", "0.001"), integer("lr_range_test_step_size", "2000", 1),
+            all("lr_range_test_step_rate", "1.0"), flag("lr_range_test_staircase", "false"), last}}};
+}
+
+const TypeSpec* find_type(const std::vector<TypeSpec>& types, std::string_view name, bool any_case) {
+  const auto same = [&](char a, char b) {
+    return a == b ||
+           (any_case && std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b)));
+  };
+  for (const TypeSpec& type : types) {
+    if (std::equal(type.name.begin(), type.name.end(), name.begin(), name.end(), same)) return &type;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const std::vector<KeySpec>& deepspeed_keys() {
+  static const std::vector<KeySpec> kKeys = make_keys();
+  return kKeys;
+}
+
+const KeySpec* find_deepspeed_key(std::string_view path) {
+  static const std::unordered_map<std::string, const KeySpec*> kByPath = [] {
+    std::unordered_map<std::string, const KeySpec*> by_path;
+    for (const KeySpec& key : deepspeed_keys()) by_path.emplace(key.path, &key);
+    return by_path;
+  }();
+  const auto found = kByPath.find(std::string(path));
+  return found == kByPath.end() ? nullptr : found->second;
+}
+
+bool is_deepspeed_section(std::string_view path) {
+  static const std::set<std::string, std::less<>> kSections = [] {
+    std::set<std::string, std::less<>> sections = {"optimizer.params", "scheduler.params"};
+    for (const KeySpec& key : deepspeed_keys()) {
+      for (std::size_t dot = key.path.find('.'); dot != std::string::npos; dot = key.path.find('.', dot + 1)) {
+        sections.insert(key.path.substr(0, dot));
+      }
+    }
+    return sections;
+  }();
+  return kSections.contains(path);
+}
+
+const std::vector<TypeSpec>& deepspeed_optimizers() {
+  static const std::vector<TypeSpec> kTypes = make_optimizers();
+  return kTypes;
+}
+
+const std::vector<TypeSpec>& deepspeed_schedulers() {
+  static const std::vector<TypeSpec> kTypes = make_schedulers();
+  return kTypes;
+}
+
+const TypeSpec* find_optimizer(std::string_view name) { return find_type(deepspeed_optimizers(), name, true); }
+const TypeSpec* find_scheduler(std::string_view name) { return find_type(deepspeed_schedulers(), name, false); }
+
+const std::vector<KeyAlias>& deepspeed_aliases() {
+  static const std::vector<KeyAlias> kAliases = [] {
+    std::vector<KeyAlias> aliases = {
+        {"bfloat16", "bf16", ""},
+        {"zero3_save_16bit_model", "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+         "DeepSpeed does not know this key; it is read as zero_optimization.stage3_gather_16bit_weights_on_model_save"},
+        {"zero_optimization.stage3_gather_fp16_weights_on_model_save",
+         "zero_optimization.stage3_gather_16bit_weights_on_model_save", ""},
+        {"optimizer.params.adamw_mode", "optimizer.params.adam_w_mode", ""},
+        {"aio.thread_count", "aio.intra_op_parallelism",
+         "DeepSpeed does not read this key; it is read as aio.intra_op_parallelism"},
+    };
+    // stage3_x and x are the same key.
+    const std::string prefix = "zero_optimization.stage3_";
+    for (const KeySpec& key : deepspeed_keys()) {
+      if (key.path.starts_with(prefix))
+        aliases.push_back({"zero_optimization." + key.path.substr(prefix.size()), key.path, ""});
+    }
+    return aliases;
+  }();
+  return kAliases;
+}
+
+const KeyHint* find_key_hint(std::string_view path) {
+  static const std::vector<KeyHint> kHints = {
+      {"optimizer.params.max_grad_norm", "gradient_clipping",
+       "the limit of the gradient norm is no parameter of the optimizer; write gradient_clipping at the top level"},
+      {"scheduler.params.warmup_min_lr", "warmup_min_ratio",
+       "this scheduler scales the optimizer's lr and has no rates of its own; use warmup_min_ratio"},
+      {"scheduler.params.warmup_max_lr", "optimizer.params.lr",
+       "this scheduler scales the optimizer's lr and has no rates of its own; set optimizer.params.lr"},
+      {"max_grad_norm", "gradient_clipping", "DeepSpeed's name is gradient_clipping"},
+      {"per_device_train_batch_size", "train_micro_batch_size_per_gpu",
+       "DeepSpeed's name is train_micro_batch_size_per_gpu"},
+      {"learning_rate", "optimizer.params.lr", "DeepSpeed's name is optimizer.params.lr"},
+      {"stage", "zero_optimization.stage", "it belongs into the section zero_optimization"},
+  };
+  for (const KeyHint& hint : kHints) {
+    if (hint.path == path) return &hint;
+  }
+  return nullptr;
+}
+
+const std::vector<std::string>& fsdp_config_keys() {
+  static const std::vector<std::string> kKeys = {"transformer_layer_cls_to_wrap",
+                                                 "min_num_params",
+                                                 "backward_prefetch",
+                                                 "forward_prefetch",
+                                                 "limit_all_gathers",
+                                                 "use_orig_params",
+                                                 "sync_module_states",
+                                                 "cpu_ram_efficient_loading",
+                                                 "activation_checkpointing",
+                                                 "reshard_after_forward",
+                                                 "state_dict_type",
+                                                 "fsdp_version",
+                                                 "auto_wrap_policy"};
+  return kKeys;
+}
+
+}  // namespace intarsia::config

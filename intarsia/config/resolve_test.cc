@@ -1,0 +1,233 @@
+#include "intarsia/config/resolve.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "intarsia/config/effective.h"
+
+namespace intarsia::config {
+namespace {
+
+// A file in the tests' own directory, removed at the end.
+class Scratch {
+ public:
+  Scratch(const std::string& name, const std::string& text) : path_(testing::TempDir() + name) {
+    std::ofstream(path_) << text;
+  }
+  ~Scratch() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+FlagValue flag(const std::string& name, std::vector<std::string> values) {
+  return {find_flag(name), name, std::move(values)};
+}
+
+Resolved with(const std::string& json, std::vector<FlagValue> flags = {}, int ranks = 4,
+              const std::function<void(ResolveInput&)>& more = {}) {
+  const Scratch file(
+      "resolve_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".json", json);
+  ResolveInput input;
+  input.file = file.path();
+  input.flags = std::move(flags);
+  input.ranks = ranks;
+  if (more) more(input);
+  return resolve(input);
+}
+
+std::vector<Problem> problems_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.problems();
+  }
+  ADD_FAILURE() << "accepted";
+  return {};
+}
+
+TEST(Resolve, BatchIdentity) {
+  const auto batch = [](const std::string& json) {
+    const BatchConfig b = with(json).config.batch;
+    return std::vector<std::int64_t>{b.train_batch_size, b.micro_batch_size, b.accumulation};
+  };
+  using Trio = std::vector<std::int64_t>;
+  EXPECT_EQ(batch(R"({"train_batch_size": 32})"), (Trio{32, 8, 1}));
+  EXPECT_EQ(batch(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4})"), (Trio{32, 4, 2}));
+  EXPECT_EQ(batch(R"({"train_micro_batch_size_per_gpu": 2})"), (Trio{8, 2, 1}));
+  EXPECT_EQ(batch(R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})"), (Trio{24, 2, 3}));
+  const std::vector<Problem> problems = problems_of([&] {
+    batch(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})");
+  });
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].message.find("32 != 2*3*4"), std::string::npos) << problems[0].message;
+}
+
+TEST(Resolve, BatchNumbersThatOverflowAreNotEqual) {
+  problems_of([] {
+    with(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 9e18, "gradient_accumulation_steps": 9e18})");
+  });
+  problems_of([] { with(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 9e18})"); });
+}
+
+TEST(Resolve, ProposesTheNearestKey) {
+  const std::vector<Problem> problems = problems_of([] { with(R"({"train_batch_size": 4, "gradient_clipp1ng": 1})"); });
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].suggestion, "gradient_clipping");
+}
+
+TEST(Resolve, AllMistakesAtOnce) {
+  const std::vector<Problem> problems = problems_of([] {
+    with(
+        "{\"train_batch_size\": 4,\n \"zero_optimization\": {\"stage\": 7,\n \"overlap_com\": true},\n "
+        "\"gradient_clipping\": -1,\n \"intarsia\": {\"lrx\": 1, \"steps\": 1.5}}");
+  });
+  EXPECT_EQ(problems.size(), 5U);
+  for (std::size_t i = 1; i < problems.size(); ++i) EXPECT_GE(problems[i].line, problems[i - 1].line);
+}
+
+TEST(Resolve, IntegralFloatsAreIntegersAndFractionsAreNot) {
+  EXPECT_EQ(with(R"({"train_batch_size": 4, "zero_optimization": {"reduce_bucket_size": 5e8}})")
+                .config.zero.reduce_bucket_size,
+            500000000);
+  problems_of([] { with(R"({"train_batch_size": 4, "zero_optimization": {"reduce_bucket_size": 5.5}})"); });
+}
+
+TEST(Resolve, HiddenSizesSettleTheSizes) {
+  const Scratch trainer("resolve_test_hidden.json", R"({"hidden_sizes": [32, 64, 96]})");
+  const Resolved resolved = with(
+      R"({"train_batch_size": 4, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}})",
+      {}, 4, [&](ResolveInput& input) { input.trainer_file = trainer.path(); });
+  EXPECT_EQ(resolved.config.zero.reduce_bucket_size, 9216);
+  EXPECT_EQ(resolved.config.zero.prefetch_bucket_size, 8294);
+  EXPECT_EQ(resolved.config.zero.param_persistence_threshold, 960);
+}
+
+TEST(Resolve, LossScaleDefaultsAreDeepSpeeds) {
+  const LossScaleConfig scale = with(R"({"train_batch_size": 4, "fp16": {"enabled": true}})").config.loss_scale;
+  EXPECT_EQ(scale.mode, LossScaleConfig::Mode::kDynamic);
+  EXPECT_EQ(scale.initial, 65536);
+  EXPECT_EQ(scale.window, 1000);
+  EXPECT_EQ(scale.hysteresis, 2);
+  EXPECT_EQ(scale.min, 1);
+}
+
+TEST(Resolve, WhatIsNotBuiltIsRefusedByTrainByName) {
+  const auto first = [](const std::string& json) {
+    const std::vector<Problem> refusals = check_trainable(with(json));
+    return refusals.empty() ? std::string() : refusals[0].path;
+  };
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "fp16": {"enabled": true}})"), "fp16.enabled");
+  EXPECT_EQ(
+      first(R"({"train_batch_size": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"),
+      "zero_optimization.offload_optimizer.device");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb"}})"), "optimizer.type");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "communication_data_type": "bf16"})"), "communication_data_type");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "autotuning": {"enabled": true}})"), "autotuning");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "autotuning": {"enabled": false}})"), "");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})"), "");
+}
+
+TEST(Resolve, AFlagFillsAndNeverContradicts) {
+  EXPECT_EQ(with(R"({"train_micro_batch_size_per_gpu": "auto"})", {flag("--per_device_train_batch_size", {"3"})})
+                .config.batch.micro_batch_size,
+            3);
+  EXPECT_EQ(
+      with(R"({"train_micro_batch_size_per_gpu": 3})", {flag("--batch-size", {"3"})}).config.batch.micro_batch_size, 3);
+  const std::vector<Problem> problems =
+      problems_of([] { with(R"({"train_micro_batch_size_per_gpu": 2})", {flag("--batch-size", {"3"})}); });
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].value, "2");
+  EXPECT_NE(problems[0].message.find("--batch-size 3"), std::string::npos);
+  const auto set = [](ResolveInput& input) { input.sets = {"train_micro_batch_size_per_gpu=5"}; };
+  EXPECT_EQ(with(R"({"train_micro_batch_size_per_gpu": 2})", {flag("--batch-size", {"3"})}, 4, set)
+                .config.batch.micro_batch_size,
+            5);
+}
+
+TEST(Resolve, SettingsOfTheFileAndFlagsAreOne) {
+  const Resolved resolved = with(
+      R"({"train_batch_size": 4, "intarsia": {"steps": 7, "shuffle": false, "lr_schedule": [0.1, 0.2], "pack": "off", "no_decay_1d": true}})");
+  EXPECT_EQ(resolved.config.run.steps, 7);
+  EXPECT_FALSE(resolved.config.run.shuffle);
+  EXPECT_EQ(resolved.config.run.pack, Pack::kOff);
+  EXPECT_TRUE(resolved.config.run.no_decay_1d);
+  EXPECT_EQ(resolved.config.scheduler.type, "list");
+  EXPECT_EQ(resolved.config.scheduler.list, (std::vector<double>{0.1, 0.2}));
+  EXPECT_NE(resolved.origins.at("intarsia.steps").find(".json:1"), std::string::npos);
+  EXPECT_EQ(resolved.origins.at("intarsia.seed"), "default");
+  problems_of([] { with(R"({"train_batch_size": 4, "intarsia": {"steps": 7}})", {flag("--steps", {"8"})}); });
+  const auto set = [](ResolveInput& input) { input.sets = {"intarsia.steps=9"}; };
+  EXPECT_EQ(
+      with(R"({"train_batch_size": 4, "intarsia": {"steps": 7}})", {flag("--steps", {"8"})}, 4, set).config.run.steps,
+      9);
+}
+
+TEST(Resolve, WithoutAFileFlagsAndDefaultsSuffice) {
+  ResolveInput input;
+  input.for_training = true;
+  input.ranks = 2;
+  input.flags = {flag("--steps", {"10"}), flag("--warmup", {"0.25"}), flag("--schedule", {"cosine"}),
+                 flag("--stage", {"3"}), flag("--dtype", {"bf16"})};
+  const Resolved resolved = resolve(input);
+  EXPECT_EQ(resolved.config.batch.train_batch_size, 2);
+  EXPECT_EQ(resolved.config.zero.stage, 3);
+  EXPECT_EQ(resolved.config.optimizer.lr, 5e-5);
+  EXPECT_EQ(resolved.config.scheduler.warmup_steps, 3);
+  EXPECT_EQ(resolved.config.scheduler.total_steps, 10);
+  // The JSON it amounts to means the same.
+  const Resolved again = with(resolved_config_json(resolved).dump(), {}, 2);
+  EXPECT_EQ(resolved_config_json(again), resolved_config_json(resolved));
+}
+
+TEST(Resolve, ClippingThatATrainerAsksForIsNeverIgnored) {
+  const Scratch trainer("resolve_test_clip.json", R"({"max_grad_norm": 1e-9})");
+  const Resolved resolved =
+      with(R"({"train_batch_size": 4})", {}, 4, [&](ResolveInput& input) { input.trainer_file = trainer.path(); });
+  ASSERT_EQ(check_trainable(resolved).size(), 1U);
+  EXPECT_EQ(check_trainable(resolved)[0].path, "gradient_clipping");
+  EXPECT_EQ(with(R"({"train_batch_size": 4, "gradient_clipping": 0.0})").config.gradient_clipping, 0);
+}
+
+TEST(Resolve, BothSpellingsOfAKeyAreOneKey) {
+  const OptimizerConfig optimizer =
+      with(R"({"train_batch_size": 4, "optimizer": {"type": "adam", "params": {"adamw_mode": false}}})")
+          .config.optimizer;
+  EXPECT_EQ(optimizer.algorithm, "adam");
+  problems_of([] {
+    with(
+        R"({"train_batch_size": 4, "zero_optimization": {"sub_group_size": 1, "max_live_parameters": 1, "stage3_max_live_parameters": 2}})");
+  });
+}
+
+TEST(Resolve, NothingThatCanBeMissingCrashes) {
+  for (const char* json :
+       {"[]", "3", "{}", R"({"optimizer": {}})", R"({"optimizer": 3})", R"({"scheduler": {"params": {"a": 1}}})",
+        R"({"zero_optimization": true})", R"({"bf16": null})", R"({"intarsia": 3})",
+        R"({"intarsia": {"lr": "x", "data": 3, "betas": [1]}})", R"({"optimizer": {"type": 7}})",
+        R"({"train_batch_size": "auto", "scheduler": {"type": "OneCycle", "params": {}}})"}) {
+    try {
+      with(json);
+    } catch (const ConfigError& error) {
+      EXPECT_FALSE(error.problems().empty());
+    }
+  }
+}
+
+TEST(Flags, EveryNameAndKeyIsUnique) {
+  std::map<std::string, int> names;
+  for (const FlagSpec& spec : run_flags()) {
+    EXPECT_EQ(find_flag_by_key(spec.key), &spec);
+    ++names[spec.name];
+    for (const std::string& alias : spec.aliases) ++names[alias];
+    EXPECT_FALSE(spec.help.empty());
+  }
+  for (const auto& [name, count] : names) EXPECT_EQ(count, 1) << name;
+}
+
+}  // namespace
+}  // namespace intarsia::config

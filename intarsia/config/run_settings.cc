@@ -1,0 +1,114 @@
+// The run's own settings, from what was asked under each flag's key.
+#include "intarsia/config/readers/deepspeed_rules.h"
+
+namespace intarsia::config {
+namespace {
+
+class Settings {
+ public:
+  explicit Settings(const Draft& draft) : draft_(draft) {}
+
+  void text(const char* key, std::string& to) const {
+    if (const Asked* asked = draft_.find_asked(key)) to = asked->values[0];
+  }
+  void texts(const char* key, std::vector<std::string>& to) const {
+    if (const Asked* asked = draft_.find_asked(key)) to = asked->values;
+  }
+  template <typename Integer>
+  void integer(const char* key, Integer& to) const {
+    if (const Asked* asked = draft_.find_asked(key)) to = static_cast<Integer>(*parse_integer(asked->values[0]));
+  }
+  void number(const char* key, double& to) const {
+    if (const Asked* asked = draft_.find_asked(key)) to = *parse_number(asked->values[0]);
+  }
+  void on(const char* key, bool& to) const {
+    if (const Asked* asked = draft_.find_asked(key)) to = asked->values[0] == "on";
+  }
+  // The index-th choice of the flag's row is the index-th value of the enumeration.
+  template <typename Enum>
+  void choice(const char* key, Enum& to) const {
+    const Asked* asked = draft_.find_asked(key);
+    if (asked == nullptr) return;
+    const std::vector<std::string>& choices = find_flag_by_key(key)->choices;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i] == asked->values[0]) to = static_cast<Enum>(i);
+    }
+  }
+
+ private:
+  const Draft& draft_;
+};
+
+void resolve_recompute(Draft& draft) {
+  RunConfig& run = draft.result.config.run;
+  const Asked* asked = draft.find_asked("recompute");
+  const bool section = draft.result.config.activation_checkpointing.section_present;
+  if (section && asked == nullptr) {
+    run.recompute = Recompute::kFull;
+    draft.report(Report::Level::kNote, "activation_checkpointing", draft.sections["activation_checkpointing"],
+                 "read as intarsia.recompute full: every block is recomputed in the backward pass");
+  }
+  if (section && asked != nullptr && asked->values[0] == "none" && asked->from != From::kTrainer) {
+    if (asked->from == From::kSet) return;
+    draft.problem("activation_checkpointing", draft.sections["activation_checkpointing"], "",
+                  concat("asks for recomputed activations and contradicts ", asked->shown), "remove one");
+  }
+}
+
+}  // namespace
+
+void resolve_run(Draft& draft) {
+  RunConfig& run = draft.result.config.run;
+  const Settings settings(draft);
+  settings.text("model", run.model);
+  settings.texts("data", run.data);
+  settings.text("out", run.out);
+  run.ranks = draft.ranks;
+  settings.integer("steps", run.steps);
+  settings.number("epochs", run.epochs);
+  settings.integer("seq_len", run.seq_len);
+  settings.choice("recompute", run.recompute);
+  settings.integer("seed", run.seed);
+  std::string init = "files";
+  settings.text("init", init);
+  run.init_random = init == "random";
+  settings.texts("eval_data", run.eval_data);
+  settings.integer("eval_every", run.eval_every);
+  settings.integer("save_every", run.save_every);
+  settings.integer("keep", run.keep);
+  settings.text("resume", run.resume);
+  settings.texts("resume_with_changes", run.resume_with_changes);
+  settings.on("fresh", run.fresh);
+  if (draft.result.config.steps_per_print) run.log_every = *draft.result.config.steps_per_print;
+  settings.integer("log_every", run.log_every);
+  settings.on("shuffle", run.shuffle);
+  settings.choice("pack", run.pack);
+  settings.choice("too_long", run.too_long);
+  settings.integer("threads", run.threads);
+  settings.choice("bind", run.bind);
+  settings.on("reproducible", run.reproducible);
+  settings.on("dry_run", run.dry_run);
+  settings.on("force", run.force);
+  settings.text("dump_gradients", run.dump_gradients);
+  settings.integer("dump_step", run.dump_step);
+  settings.integer("max_bad_steps", run.max_bad_steps);
+  settings.on("no_decay_1d", run.no_decay_1d);
+  settings.choice("backend", run.backend);
+  settings.on("force_copy", run.force_copy);
+  settings.number("comm_timeout_seconds", run.comm_timeout_seconds);
+  settings.choice("last_window", run.last_window);
+  resolve_recompute(draft);
+  const Asked* threads = draft.find_asked("threads");
+  if (threads != nullptr && *parse_integer(threads->values[0]) > 4096)
+    draft.problem(threads->path, threads->place, threads->values[0], "at most 4096 is expected");
+  const Asked* timeout = draft.find_asked("comm_timeout_seconds");
+  if (timeout != nullptr && run.comm_timeout_seconds <= 0)
+    draft.problem(timeout->path, timeout->place, timeout->values[0], "more than 0 seconds is expected");
+  if (draft.find_asked("dump_step") != nullptr && draft.find_asked("dump_gradients") == nullptr) {
+    const Asked& step = *draft.find_asked("dump_step");
+    draft.problem(step.path, step.place, step.values[0], "without a file to dump to it does nothing",
+                  "--dump-gradients FILE");
+  }
+}
+
+}  // namespace intarsia::config
