@@ -64,14 +64,14 @@ enum class Tail {
 };
 
 struct DataOptions {
-  std::vector<std::string> paths;  // files and globs, in the order of the samples
-  std::int64_t seq_len = 0;        // tokens of a sample; ready samples have their own length, this is not looked at
-  std::int64_t vocab_size = 0;     // rows of the model's embedding; 0: ids are not checked
+  std::vector<std::string> paths{};  // files and globs, in the order of the samples
+  std::int64_t seq_len = 0;          // tokens of a sample; ready samples have their own length, this is not looked at
+  std::int64_t vocab_size = 0;       // rows of the model's embedding; 0: ids are not checked
   Pack pack = Pack::kConcat;
   TooLong too_long = TooLong::kError;
   Tail tail = Tail::kDrop;
   const formats::Tokenizer* tokenizer = nullptr;  // for documents; used while opening only
-  std::string cache_dir;                          // folder for tokenized documents; empty: they stay in memory
+  std::string cache_dir{};                        // folder for tokenized documents; empty: they stay in memory
 };
 
 // Called while documents are tokenized, with the bytes done and in all; may throw to stop.
