@@ -14,7 +14,7 @@ struct ExportOptions {
   DType dtype = DType::kF32;  // fp32, bf16 or fp16 (rounded to nearest)
   // Folder that tokenizer.json, tokenizer_config.json, special_tokens_map.json, generation_config.json and
   // chat_template.jinja are copied from where they are there; empty: none.
-  std::string copy_from;
+  std::string copy_from = {};
   std::int64_t max_shard_bytes = 5'000'000'000;  // of weights in one file; above it several and an index are written
 };
 

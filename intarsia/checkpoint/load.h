@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "intarsia/checkpoint/manifest.h"
+#include "intarsia/checkpoint/verify.h"
 #include "intarsia/comm/communicator.h"
 #include "intarsia/optim/adamw.h"
 #include "intarsia/shard/engine.h"
@@ -29,11 +30,6 @@ struct Found {
 // Memory: one buffer of 1 MiB. Errors: kIo when `root` cannot be listed.
 Found find_checkpoint(const std::string& root);
 Found find_checkpoint(const std::string& root, comm::Communicator& axis);
-
-enum class Verify {
-  kSizes,   // presence and sizes; for a checkpoint that find_checkpoint() has just given
-  kHashes,  // also the checksums of the files that this rank reads
-};
 
 // Fills masters, moments, frozen weights and the optimizer's counter from the checkpoint at `path`, then renews what is
 // computed with (Engine::publish). Each rank reads the pieces it holds, from however many files: ranks, stage and

@@ -49,8 +49,8 @@ struct StoredTensor {
   std::string name;  // of the parameter, as in the model file
   TensorKind kind = TensorKind::kMaster;
   DType dtype = DType::kF32;
-  std::vector<std::int64_t> shape;  // logical
-  std::vector<StoredPiece> pieces;  // by begin; they neither meet nor leave a gap
+  std::vector<std::int64_t> shape;       // logical
+  std::vector<StoredPiece> pieces = {};  // by begin; they neither meet nor leave a gap
 
   std::string stored_name() const;  // "KIND.NAME"
   std::int64_t numel() const;

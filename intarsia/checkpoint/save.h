@@ -12,12 +12,12 @@
 namespace intarsia::checkpoint {
 
 struct SaveRequest {
-  std::string root;    // RUN/checkpoints; created if its parent exists
-  Progress progress;   // `updates` is taken from the optimizer
-  std::string config;  // the resolved configuration, JSON
-  std::string model_config;
-  std::map<std::string, std::string> versions;  // libtorch's is added
-  int keep = 0;                                 // checkpoints that stay, the new one included; 0: all
+  std::string root;         // RUN/checkpoints; created if its parent exists
+  Progress progress;        // `updates` is taken from the optimizer
+  std::string config = {};  // the resolved configuration, JSON
+  std::string model_config = {};
+  std::map<std::string, std::string> versions = {};  // libtorch's is added
+  int keep = 0;                                      // checkpoints that stay, the new one included; 0: all
 };
 
 struct Saved {
