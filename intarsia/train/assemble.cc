@@ -54,17 +54,17 @@ LoopOptions loop_options(const config::RunConfig& run) {
           .max_bad_steps = run.max_bad_steps};
 }
 
-std::optional<formats::Tokenizer> find_tokenizer(const TrainJob& job) {
-  if (job.model_directory.empty() || !fs::exists(fs::path(job.model_directory) / "tokenizer.json")) return std::nullopt;
-  formats::Tokenizer tokenizer = formats::Tokenizer::load(job.model_directory);
-  INTARSIA_CHECK(kConfig, tokenizer.vocab_size() <= job.model.vocab_size, "the tokenizer in ", job.model_directory,
+}  // namespace
+
+std::optional<formats::Tokenizer> find_tokenizer(const plan::ModelSource& model) {
+  if (model.directory.empty() || !fs::exists(fs::path(model.directory) / "tokenizer.json")) return std::nullopt;
+  formats::Tokenizer tokenizer = formats::Tokenizer::load(model.directory);
+  INTARSIA_CHECK(kConfig, tokenizer.vocab_size() <= model.config.vocab_size, "the tokenizer in ", model.directory,
                  " has ", tokenizer.vocab_size(),
-                 " tokens, the model's embedding only vocab_size = ", job.model.vocab_size,
+                 " tokens, the model's embedding only vocab_size = ", model.config.vocab_size,
                  " rows; use the tokenizer that belongs to the model");
   return tokenizer;
 }
-
-}  // namespace
 
 TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource& model, const std::string& out) {
   const config::TrainConfig& config = resolved.config;
@@ -76,7 +76,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.out = out;
   job.loop = loop_options(config.run);
   const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
-  job.tokenizer = find_tokenizer(job);
+  job.tokenizer = find_tokenizer(model);
   job.dataset = data::open_dataset(data_options(config.run, config.run.data, job, seq_len));
   if (!config.run.eval_data.empty()) {
     data::DataOptions options = data_options(config.run, config.run.eval_data, job, seq_len);

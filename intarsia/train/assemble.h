@@ -28,6 +28,10 @@ struct Assembly {
 // Collective over `axis`. `job` and `axis` must outlive the assembly. Errors: those of reading weights; kMemory.
 Assembly assemble(const TrainJob& job, comm::Communicator& axis);
 
+// The tokenizer beside the model's files, if there is one. Errors: kConfig when it has more tokens than the embedding
+// has rows; those of Tokenizer::load.
+std::optional<formats::Tokenizer> find_tokenizer(const plan::ModelSource& model);
+
 // Initial weights of a model: its files, or the seed. Errors: kIo, kFormat with file and tensor.
 std::unique_ptr<plan::WeightSource> open_weights(const std::string& directory, bool random, const plan::RunPlan& plan);
 

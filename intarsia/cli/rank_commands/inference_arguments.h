@@ -1,0 +1,29 @@
+// Flags that eval and generate share, and a model ready to run forward.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "intarsia/base/dtype.h"
+#include "intarsia/plan/make_run_plan.h"
+#include "intarsia/train/assemble.h"
+
+namespace intarsia::cli {
+
+struct InferenceArguments {
+  std::string model;
+  std::string dtype = "fp32";
+  int ranks = 0;
+  int threads = 0;
+  std::uint64_t seed = 42;
+  bool random = false;
+
+  void add_to(CLI::App& app);
+  // Errors: kUsage for another word.
+  DType compute_dtype() const;
+};
+
+// Parses; returns true when help was printed. Errors: kUsage.
+bool parse_arguments(CLI::App& app, int argc, char** argv);
+
+}  // namespace intarsia::cli

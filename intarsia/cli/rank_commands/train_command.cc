@@ -1,0 +1,78 @@
+// intarsia train: configuration -> job -> ranks -> loop.
+#include <algorithm>
+#include <iostream>
+
+#include "intarsia/base/error.h"
+#include "intarsia/base/log.h"
+#include "intarsia/base/text.h"
+#include "intarsia/cli/rank_commands/rank_commands.h"
+#include "intarsia/cli/rank_commands/ranks.h"
+#include "intarsia/cli/run_arguments.h"
+#include "intarsia/config/effective.h"
+#include "intarsia/train/assemble.h"
+#include "intarsia/train/console.h"
+#include "intarsia/train/loop.h"
+#include "intarsia/train/run_folder.h"
+
+namespace intarsia::cli {
+namespace {
+
+std::optional<int> ranks_flag(const config::ResolveInput& input) {
+  for (const config::FlagValue& flag : input.flags)
+    if (flag.spec->key == "ranks" && !flag.values.empty()) return std::atoi(flag.values[0].c_str());
+  return std::nullopt;
+}
+
+launch::Bind bind_of(config::Bind bind) {
+  return bind == config::Bind::kCores  ? launch::Bind::kCores
+         : bind == config::Bind::kNuma ? launch::Bind::kNuma
+                                       : launch::Bind::kNone;
+}
+
+// The cores that this process may use, divided among the ranks of this host.
+int threads_of(const RankSource& source, int asked) {
+  if (asked > 0) return asked;
+  const int local = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
+  return std::max(1, static_cast<int>(launch::read_cores().all.size()) / std::max(1, local));
+}
+
+}  // namespace
+
+int train_command(int argc, char** argv) {
+  CLI::App app("Trains a model. Give at least --model and --data.", "intarsia train");
+  RunArguments arguments;
+  arguments.add_to(app);
+  if (arguments.parse(app, argc, argv)) return 0;
+  config::ResolveInput input = arguments.input();
+  const RankSource source = find_ranks(ranks_flag(input));
+  input.ranks = source.ranks;
+  input.for_training = true;
+  config::Resolved resolved = config::resolve(input);
+  if (auto refusals = config::check_trainable(resolved); !refusals.empty())
+    throw config::ConfigError(std::move(refusals));
+  const plan::ModelSource model = plan::find_model(resolved.config.run.model);
+  resolved.config.run.ranks = source.ranks;
+
+  const bool is_first = !source.environment || source.environment->rank == 0;
+  std::string out = resolved.config.run.out;
+  if (out.empty() && !source.environment && !resolved.config.run.dry_run) out = train::new_run_folder(model.name);
+  train::TrainJob job = train::assemble_job(resolved, model, out);
+  job.plan.threads = threads_of(source, resolved.config.run.threads);
+  job.plan.backend = effective_backend(source, job.plan.backend);
+  job.config_json = config::resolved_config_json(resolved).dump(2) + "\n";
+  if (source.environment && is_first)
+    log_note(concat("rank ", source.environment->rank, " of ", source.environment->world, ", started by ",
+                    source.environment->launcher, "; gloo for everything"));
+  if (resolved.config.run.dry_run) {
+    if (is_first) {
+      train::Console(job).banner(out.empty() ? "none (--dry-run)" : out, "dry run");
+      std::cout << job.config_json;
+    }
+    return 0;
+  }
+  return run_ranks(source, job.plan, bind_of(resolved.config.run.bind), [&](comm::Communicator& axis) {
+    return train::run_job(job, axis) == train::RunEnd::kStopped ? 75 : 0;
+  });
+}
+
+}  // namespace intarsia::cli

@@ -1,0 +1,108 @@
+#include "intarsia/train/console.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "intarsia/base/text.h"
+#include "intarsia/plan/make_run_plan.h"
+
+namespace intarsia::train {
+namespace {
+
+std::string fixed(double value, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << value;
+  return out.str();
+}
+
+std::string significant(double value) {
+  std::ostringstream out;
+  out << std::setprecision(4) << value;
+  return out.str();
+}
+
+std::string count(std::int64_t value) {
+  if (value >= 1'000'000'000) return fixed(static_cast<double>(value) / 1e9, 2) + "B";
+  if (value >= 1'000'000) return fixed(static_cast<double>(value) / 1e6, 2) + "M";
+  return std::to_string(value);
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::max(0.0, std::round(seconds)));
+  if (whole < 60) return std::to_string(whole) + "s";
+  if (whole < 3600) return std::to_string(whole / 60) + "m " + std::to_string(whole % 60) + "s";
+  return std::to_string(whole / 3600) + "h " + std::to_string(whole % 3600 / 60) + "m";
+}
+
+Console::Console(const TrainJob& job) : job_(job), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+void Console::write(const std::string& text) {
+  // What standard error does not take is lost: there is nowhere left to say so.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void Console::clear_line() {
+  if (drawn_) write("\r\x1b[K");
+  drawn_ = false;
+}
+
+void Console::note(const std::string& text) {
+  clear_line();
+  write(text + "\n");
+}
+
+void Console::banner(const std::string& run, const std::string& backend) {
+  const plan::RunPlan& plan = job_.plan;
+  std::ostringstream out;
+  const std::int64_t tokens = plan.global_batch() * plan.seq_len;
+  out << "model      " << job_.run_name << ": " << plan.model.family << ", " << count(plan.model.numel())
+      << " parameters" << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "")
+      << "\n"
+      << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO stage "
+      << plan.stage << ", " << short_name(plan.compute_dtype) << ", " << plan.threads << " thread"
+      << (plan.threads > 1 ? "s" : "") << " a rank"
+      << (plan.recompute == plan::Recompute::kFull ? ", blocks recomputed" : "") << "\n"
+      << "data       " << job_.dataset->summary().describe(job_.dataset->num_samples(), job_.dataset->seq_len()) << "\n"
+      << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
+      << " tokens a step (" << plan.micro_batch << " a rank x " << plan.accumulation << " micro-steps x " << plan.ranks
+      << " ranks), " << plan.steps << " steps\n"
+      << "optimizer  " << (plan.optimizer.decoupled_decay ? "AdamW" : "Adam") << ", lr " << shortest(plan.optimizer.lr)
+      << ", betas " << shortest(plan.optimizer.beta1) << " " << shortest(plan.optimizer.beta2) << ", weight decay "
+      << shortest(plan.optimizer.weight_decay) << "; gradient norm "
+      << (plan.gradient_clipping > 0 ? "clipped to " + shortest(plan.gradient_clipping) : "not clipped") << "\n"
+      << "memory     " << format_bytes(plan::state_bytes(plan))
+      << " a rank for parameters, gradients and optimizer state; activations come on top\n"
+      << "run        " << run << "\n";
+  for (const std::string& line : job_.notes) out << "note       " << line << "\n";
+  note(out.str());
+}
+
+void Console::progress(const Metrics& m, bool logged) {
+  smoothed_step_seconds_ =
+      smoothed_step_seconds_ == 0 ? m.step_seconds : 0.9 * smoothed_step_seconds_ + 0.1 * m.step_seconds;
+  if (!terminal_ && !logged) return;
+  std::ostringstream out;
+  out << "step " << m.step << "/" << job_.plan.steps << "  loss " << fixed(m.loss, 4) << "  lr " << significant(m.lr)
+      << "  norm " << significant(m.grad_norm) << (m.skipped ? "  skipped" : "") << "  "
+      << static_cast<std::int64_t>(m.tokens_per_s) << " tokens/s  " << format_bytes(m.peak_bytes) << "  "
+      << format_duration(smoothed_step_seconds_ * static_cast<double>(job_.plan.steps - m.step)) << " left";
+  if (!terminal_) return note(out.str());
+  write("\r\x1b[K" + out.str());
+  drawn_ = true;
+}
+
+void Console::evaluation(std::int64_t step, const Evaluation& evaluation) {
+  std::ostringstream out;
+  out << "step " << step << "  evaluation loss " << fixed(evaluation.loss, 4) << "  perplexity "
+      << fixed(evaluation.perplexity, 2);
+  if (evaluation.bits_per_byte) out << "  bits per byte " << fixed(*evaluation.bits_per_byte, 4);
+  out << "  (" << evaluation.tokens << " tokens)";
+  note(out.str());
+}
+
+}  // namespace intarsia::train

@@ -1,0 +1,30 @@
+// Continues a text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "intarsia/models/model.h"
+#include "intarsia/shard/engine.h"
+
+namespace intarsia::train {
+
+struct GenerateOptions {
+  std::int64_t max_new_tokens = 128;
+  double temperature = 0;  // 0: greedy, the most likely token
+  double top_p = 1;        // only the most likely tokens that together have this probability
+  std::uint64_t seed = 42;
+  std::vector<std::int64_t> stop_ids;  // generation ends with one of them
+};
+
+// Appends tokens to `ids` and hands each on as it comes; `on_token` returns false to stop. The context is cut to the
+// model's maximum. Each token runs the whole context: there is no key/value cache yet.
+// Random numbers depend on (seed, position) only. Errors: kUsage for options out of range.
+void generate(shard::Engine& engine, models::Model& model, std::int64_t max_positions, std::vector<std::int64_t> ids,
+              const GenerateOptions& options, const std::function<bool(std::int64_t id)>& on_token);
+
+// Chooses from logits [V]: greedy for temperature 0, else by `uniform` in [0, 1) from the top_p most likely.
+std::int64_t choose_token(const at::Tensor& logits, double temperature, double top_p, double uniform);
+
+}  // namespace intarsia::train

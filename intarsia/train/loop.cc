@@ -1,0 +1,244 @@
+#include "intarsia/train/loop.h"
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "intarsia/base/error.h"
+#include "intarsia/base/log.h"
+#include "intarsia/base/text.h"
+#include "intarsia/checkpoint/agree.h"
+#include "intarsia/checkpoint/export_hf.h"
+#include "intarsia/checkpoint/load.h"
+#include "intarsia/checkpoint/save.h"
+#include "intarsia/io/file.h"
+#include "intarsia/tensor/memory_meter.h"
+#include "intarsia/train/assemble.h"
+#include "intarsia/train/console.h"
+#include "intarsia/train/evaluate.h"
+#include "intarsia/train/metrics.h"
+#include "intarsia/train/process.h"
+#include "intarsia/train/run_folder.h"
+#include "intarsia/train/step.h"
+
+namespace intarsia::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
+
+class Loop {
+ public:
+  Loop(const TrainJob& job, comm::Communicator& axis)
+      : job_(job), axis_(axis), console_(job), sampler_(job.sampler), is_first_(axis.rank() == 0) {}
+
+  RunEnd run();
+
+ private:
+  void open_run();
+  void resume();
+  void check_unchanged(const checkpoint::Manifest& manifest) const;
+  StepResult step(const data::Window& window);
+  void record(const StepResult& result, double seconds, double waited_before);
+  void evaluate_now(Metrics* metrics);
+  void save();
+  RunEnd finish(bool stopped);
+  std::string path(const char* name) const { return (fs::path(run_) / name).string(); }
+
+  const TrainJob& job_;
+  comm::Communicator& axis_;
+  Console console_;
+  data::Sampler sampler_;
+  bool is_first_;
+  std::string run_;
+  Assembly assembly_;
+  checkpoint::Progress progress_;
+  std::int64_t saved_step_ = -1;
+  std::ofstream metrics_;
+};
+
+void Loop::open_run() {
+  // Rank 0 chooses, so that ranks of several hosts never end up in two folders.
+  std::string chosen;
+  checkpoint::all_or_none(axis_, "opening the run's folder", [&] {
+    if (!is_first_) return;
+    chosen = job_.out.empty() ? new_run_folder(job_.run_name) : job_.out;
+    make_run_folder(chosen);
+    if (job_.loop.fresh) fs::remove_all(fs::path(chosen) / "checkpoints");
+  });
+  run_ = checkpoint::broadcast_text(axis_, chosen);
+}
+
+void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
+  std::vector<std::string> changed = changed_keys(manifest.config, job_.config_json);
+  std::erase_if(changed, [&](const std::string& key) {
+    for (const std::string& allowed : job_.loop.changes_allowed)
+      if (key == allowed || key.starts_with(allowed + ".") || key.ends_with("." + allowed)) return true;
+    return false;
+  });
+  INTARSIA_CHECK(kConfig, changed.empty(), "the run in ", run_, " was made with other settings: ", join(changed),
+                 "; allow them with --resume-with-changes ", join(changed, " "),
+                 ", start in another folder with --out, or drop the old checkpoints with --fresh");
+}
+
+void Loop::resume() {
+  progress_.seed = job_.plan.seed;
+  if (job_.loop.resume == "never") return;
+  std::string from = job_.loop.resume;
+  if (from == "auto") {
+    const checkpoint::Found found = checkpoint::find_checkpoint(path("checkpoints"), axis_);
+    for (const checkpoint::PassedOver& passed : found.passed_over)
+      if (is_first_) log_warning(concat(passed.path, " is passed over: ", passed.reason));
+    if (!found.path) return;
+    from = *found.path;
+  }
+  const checkpoint::Manifest manifest = checkpoint::load_checkpoint(from, *assembly_.engine, *assembly_.optimizer);
+  check_unchanged(manifest);
+  progress_ = manifest.progress;
+  saved_step_ = progress_.step;
+  if (is_first_) {
+    cut_metrics(path("metrics.jsonl"), progress_.step);
+    console_.note(concat("resumed from ", from, ": step ", progress_.step, ", ", progress_.tokens, " tokens"));
+  }
+}
+
+StepResult Loop::step(const data::Window& window) {
+  double data_seconds = 0;
+  const auto next_batch = [&](std::int64_t micro) {
+    const double start = seconds_now();
+    data::Batch batch = data::make_batch(*job_.dataset, sampler_.samples_of(window, axis_.rank(), micro));
+    data_seconds += seconds_now() - start;
+    return batch;
+  };
+  const bool logged = every(job_.loop.log_every, progress_.step + 1) || progress_.step == 0;
+  const auto report = [&] {
+    return RankReport{.stop = stop_requested(),
+                      .peak_bytes = tensor::read_memory(axis_.rank()).total_peak,
+                      .pss_bytes = logged ? pss_bytes() : 0,
+                      .data_seconds = data_seconds};
+  };
+  GradientHook hook;
+  if (!job_.loop.dump_gradients.empty() && progress_.step + 1 == job_.loop.dump_step)
+    hook = [&](double average) { checkpoint::dump_gradients(*assembly_.engine, average, job_.loop.dump_gradients); };
+  return train_step(*assembly_.engine, *assembly_.model, *assembly_.optimizer, sampler_.micro_steps(window), next_batch,
+                    report, hook);
+}
+
+void Loop::evaluate_now(Metrics* metrics) {
+  if (job_.eval_dataset == nullptr) return;
+  const Evaluation evaluation = evaluate(*assembly_.engine, *assembly_.model, *job_.eval_dataset, job_.plan.micro_batch,
+                                         job_.tokenizer ? &*job_.tokenizer : nullptr);
+  if (metrics != nullptr) metrics->eval_loss = evaluation.loss;
+  if (is_first_) console_.evaluation(progress_.step, evaluation);
+}
+
+void Loop::record(const StepResult& result, double seconds, double waited_before) {
+  Metrics metrics{.step = progress_.step,
+                  .epoch = static_cast<double>(progress_.data_position) / static_cast<double>(job_.sampler.num_samples),
+                  .time = unix_time(),
+                  .loss = result.loss,
+                  .grad_norm = result.grad_norm,
+                  .clip_factor = result.clip_factor,
+                  .lr = result.lr,
+                  .skipped = result.skipped,
+                  .tokens = result.tokens,
+                  .tokens_total = progress_.tokens,
+                  .tokens_per_s = static_cast<double>(result.tokens) / seconds,
+                  .step_seconds = seconds,
+                  .comm_seconds = axis_.waited_seconds() - waited_before,
+                  .data_seconds = result.data_seconds,
+                  .peak_bytes = result.peak_bytes};
+  metrics.comm_exposed_seconds = metrics.comm_seconds;
+  if (result.pss_bytes > 0) metrics.pss_bytes = result.pss_bytes;
+  if (is_first_) console_.progress(metrics, every(job_.loop.log_every, progress_.step) || progress_.step == 1);
+  const bool last = progress_.step == job_.plan.steps;
+  if (every(job_.loop.eval_every, progress_.step) || last) evaluate_now(&metrics);
+  if (!is_first_) return;
+  metrics_ << metrics_line(metrics) << "\n" << std::flush;
+  if (!metrics_) log_warning(concat(path("metrics.jsonl"), " cannot be written; training goes on"));
+}
+
+void Loop::save() {
+  if (saved_step_ == progress_.step) return;
+  const checkpoint::SaveRequest request{.root = path("checkpoints"),
+                                        .progress = progress_,
+                                        .config = job_.config_json,
+                                        .model_config = formats::hf_config_text(job_.model),
+                                        .keep = static_cast<int>(job_.loop.keep)};
+  checkpoint::save_checkpoint(request, *assembly_.engine, *assembly_.optimizer);
+  saved_step_ = progress_.step;
+}
+
+RunEnd Loop::finish(bool stopped) {
+  save();
+  if (is_first_) io::write_file_atomic(path("loss.svg"), loss_plot(read_losses(path("metrics.jsonl")), job_.run_name));
+  if (stopped) {
+    if (is_first_) console_.note(concat("stopped and saved at step ", progress_.step, "; the same command resumes"));
+    return RunEnd::kStopped;
+  }
+  checkpoint::export_hf(*assembly_.engine, job_.model, path("model"),
+                        {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory});
+  if (is_first_)
+    console_.note(concat("done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ",
+                         path("loss.svg"), "\n  model       ", path("model"),
+                         "\n  try it      intarsia generate --model ", path("model"),
+                         " --prompt \"...\"\n  go on       the same command with more --steps"));
+  return RunEnd::kDone;
+}
+
+RunEnd Loop::run() {
+  open_run();
+  assembly_ = assemble(job_, axis_);
+  if (is_first_) console_.banner(run_, axis_.backend_name());
+  resume();
+  if (is_first_) {
+    io::write_file_atomic(path("config.resolved.json"), job_.config_json);
+    metrics_.open(path("metrics.jsonl"), std::ios::app);
+  }
+  bool stopped = false;
+  while (progress_.step < job_.plan.steps && !stopped) {
+    const std::optional<data::Window> window = sampler_.next_window(progress_.data_position);
+    if (!window) break;
+    const double start = seconds_now(), waited_before = axis_.waited_seconds();
+    const StepResult result = step(*window);
+    const double seconds = seconds_now() - start;
+    ++progress_.step;
+    progress_.data_position = window->end;
+    progress_.tokens += result.tokens;
+    progress_.updates = assembly_.optimizer->updates();
+    const bool bad = result.skipped && result.tokens > 0;
+    progress_.bad_steps = bad ? progress_.bad_steps + 1 : 0;
+    record(result, seconds, waited_before);
+    INTARSIA_CHECK(kNumeric, progress_.bad_steps < job_.loop.max_bad_steps || !bad, "the loss or the gradient was not ",
+                   "finite in ", progress_.bad_steps, " steps in a row, the last one ", progress_.step, " (loss ",
+                   shortest(result.loss), ", gradient norm ", shortest(result.grad_norm),
+                   "); nothing of it went into the weights. Lower --lr, or look at the data of these steps");
+    stopped = result.stop;
+    if (!stopped && every(job_.loop.save_every, progress_.step)) {
+      try {
+        save();
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kIo) throw;
+        if (is_first_)
+          log_warning(concat("checkpoint of step ", progress_.step, " not saved: ", error.what(),
+                             "; training goes on, earlier checkpoints are as before"));
+      }
+    }
+  }
+  return finish(stopped && progress_.step < job_.plan.steps);
+}
+
+}  // namespace
+
+RunEnd run_job(const TrainJob& job, comm::Communicator& axis) { return Loop(job, axis).run(); }
+
+}  // namespace intarsia::train

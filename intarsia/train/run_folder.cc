@@ -1,0 +1,61 @@
+#include "intarsia/train/run_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "intarsia/base/error.h"
+
+namespace intarsia::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Settings of the "intarsia" section that decide when something is written or how ranks talk, never what is computed. The
+// number of steps is free: a run may be made longer.
+constexpr std::array kFreeKeys = {"out",          "steps",      "epochs",    "resume",         "fresh",
+                                  "eval_every",   "save_every", "keep",      "log_every",      "dry_run",
+                                  "threads",      "bind",       "force",     "backend",        "force_copy",
+                                  "comm_timeout", "eval_data",  "dump_step", "dump_gradients", "resume_with_changes",
+                                  "max_bad_steps"};
+
+bool is_free(const std::string& path) {
+  const std::string last = path.substr(path.rfind('/') + 1);
+  return path.starts_with("/intarsia/") && std::ranges::find(kFreeKeys, last) != kFreeKeys.end();
+}
+
+}  // namespace
+
+std::string new_run_folder(const std::string& name) {
+  for (int number = 1;; ++number) {
+    const fs::path path = fs::path("runs") / (name + "-" + std::to_string(number));
+    if (!fs::exists(path)) return path.string();
+  }
+}
+
+void make_run_folder(const std::string& run) {
+  std::error_code error;
+  for (const char* sub : {"", "checkpoints", "logs"}) {
+    fs::create_directories(fs::path(run) / sub, error);
+    INTARSIA_CHECK(kIo, !error, (fs::path(run) / sub).string(), ": cannot be created: ", error.message(),
+                   "; give another folder with --out");
+  }
+}
+
+std::vector<std::string> changed_keys(const std::string& before, const std::string& now) {
+  const nlohmann::json a = nlohmann::json::parse(before, nullptr, false).flatten();
+  const nlohmann::json b = nlohmann::json::parse(now, nullptr, false).flatten();
+  std::vector<std::string> keys;
+  const auto note = [&](const std::string& path) {
+    if (!is_free(path) && std::ranges::find(keys, path.substr(1)) == keys.end()) keys.push_back(path.substr(1));
+  };
+  for (const auto& [path, value] : a.items())
+    if (!b.contains(path) || b[path] != value) note(path);
+  for (const auto& [path, value] : b.items())
+    if (!a.contains(path)) note(path);
+  for (std::string& key : keys) std::ranges::replace(key, '/', '.');
+  return keys;
+}
+
+}  // namespace intarsia::train
