@@ -69,7 +69,11 @@ std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
   DataSummary summary{.files = static_cast<std::int64_t>(files.paths.size())};
   TokenStream stream;
   if (files.kind == FileKind::kTokens) {
-    for (const std::string& path : files.paths) stream.add(open_block(path, options.vocab_size));
+    for (const std::string& path : files.paths) {
+      TokenBlock block = open_block(path, options.vocab_size);
+      if (!block.end_of_text && options.tokenizer != nullptr) block.end_of_text = options.tokenizer->end_of_text();
+      stream.add(std::move(block));
+    }
   } else if (const formats::Tokenizer& tokenizer = tokenizer_of(options, files); options.cache_dir.empty()) {
     stream.add(tokenize_in_memory(files, tokenizer, summary));
   } else {

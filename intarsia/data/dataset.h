@@ -70,8 +70,9 @@ struct DataOptions {
   Pack pack = Pack::kConcat;
   TooLong too_long = TooLong::kError;
   Tail tail = Tail::kDrop;
-  const formats::Tokenizer* tokenizer = nullptr;  // for documents; used while opening only
-  std::string cache_dir{};                        // folder for tokenized documents; empty: they stay in memory
+  // For documents, and for the end-of-text token of .bin files that do not tell it; used while opening only.
+  const formats::Tokenizer* tokenizer = nullptr;
+  std::string cache_dir{};  // folder for tokenized documents; empty: they stay in memory
 };
 
 // Called while documents are tokenized, with the bytes done and in all; may throw to stop.
