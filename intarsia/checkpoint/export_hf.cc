@@ -1,0 +1,172 @@
+#include "intarsia/checkpoint/export_hf.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "intarsia/base/error.h"
+#include "intarsia/base/log.h"
+#include "intarsia/base/text.h"
+#include "intarsia/checkpoint/agree.h"
+#include "intarsia/checkpoint/export_folder.h"
+#include "intarsia/formats/json.h"
+#include "intarsia/formats/safetensors_writer.h"
+#include "intarsia/io/file.h"
+#include "intarsia/tensor/dtype_map.h"
+
+namespace intarsia::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::SafetensorsWriter;
+using formats::TensorDecl;
+using shard::Engine;
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+// The parameters in the order in which flat buffers are gathered.
+std::vector<TensorDecl> declarations(const plan::RunPlan& plan, DType dtype, bool only_trainable) {
+  std::vector<TensorDecl> tensors;
+  for (const plan::FlatLayout& layout : plan.flats) {
+    if (only_trainable && !layout.trainable) continue;
+    for (const plan::ParamSlot& slot : layout.slots) {
+      const plan::ParamSpec& param = plan.model.params[static_cast<std::size_t>(slot.param)];
+      tensors.push_back({.name = param.name, .dtype = dtype, .shape = param.shape});
+    }
+  }
+  return tensors;
+}
+
+// Writes tensors, in the order of their declaration, to one file or to several of limited size.
+class WeightFiles {
+ public:
+  WeightFiles(std::string directory, const std::vector<TensorDecl>& tensors, std::int64_t max_bytes)
+      : directory_(std::move(directory)) {
+    std::int64_t bytes = 0;
+    for (const TensorDecl& tensor : tensors) {
+      auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype));
+      for (const std::int64_t dim : tensor.shape) size *= dim;
+      if (shards_.empty() || (bytes > 0 && bytes + size > max_bytes)) {
+        shards_.emplace_back();
+        bytes = 0;
+      }
+      bytes += size;
+      total_ += size;
+      shards_.back().push_back(tensor);
+    }
+  }
+
+  void add(const std::string& name, const at::Tensor& values) {
+    if (!writer_) {
+      writer_ = std::make_unique<SafetensorsWriter>(SafetensorsWriter::create(
+          concat(directory_, "/", file_name(shard_)), formats::layout_safetensors(shards_[shard_])));
+    }
+    writer_->write_at(writer_->layout().index_of(name), 0, bytes_of(values));
+    if (++written_ < shards_[shard_].size()) return;
+    writer_->finish();
+    writer_.reset();
+    written_ = 0;
+    ++shard_;
+  }
+
+  void finish() const {
+    INTARSIA_INVARIANT(shard_ == shards_.size() && !writer_, "tensors are missing in the export");
+    if (shards_.size() <= 1) return;
+    std::string map;
+    for (std::size_t shard = 0; shard < shards_.size(); ++shard)
+      for (const TensorDecl& tensor : shards_[shard])
+        map += concat(map.empty() ? "" : ",\n    ", formats::json_quote(tensor.name), ": ",
+                      formats::json_quote(file_name(shard)));
+    io::write_file_atomic(
+        concat(directory_, "/model.safetensors.index.json"),
+        concat("{\n  \"metadata\": {\"total_size\": ", total_, "},\n  \"weight_map\": {\n    ", map, "\n  }\n}\n"));
+  }
+
+ private:
+  std::string file_name(std::size_t shard) const {
+    if (shards_.size() == 1) return "model.safetensors";
+    const auto digits = [](std::size_t number) {
+      const std::string text = std::to_string(number);
+      return text.size() < 5 ? std::string(5 - text.size(), '0') + text : text;
+    };
+    return concat("model-", digits(shard + 1), "-of-", digits(shards_.size()), ".safetensors");
+  }
+
+  std::string directory_;
+  std::vector<std::vector<TensorDecl>> shards_;
+  std::int64_t total_ = 0;
+  std::size_t shard_ = 0;    // that is being written
+  std::size_t written_ = 0;  // tensors of it
+  std::unique_ptr<SafetensorsWriter> writer_;
+};
+
+// Gathers the flat buffers one after another; rank 0 passes each parameter's values to `use`. Collective.
+template <typename Use>
+void for_each_parameter(Engine& engine, Engine::What what, const std::string& failure, const Use& use) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t flat = 0; flat < engine.states().size(); ++flat) {
+    const plan::FlatLayout& layout = *engine.states()[flat].layout;
+    if (what == Engine::What::kGradient && !layout.trainable) continue;
+    const at::Tensor values = engine.gather(flat, what);
+    all_or_none(engine.axis(), failure, [&] {
+      if (engine.axis().rank() != 0) return;
+      for (const plan::ParamSlot& slot : layout.slots)
+        use(engine.plan().model.params[static_cast<std::size_t>(slot.param)].name,
+            values.narrow(0, slot.offset, slot.numel));
+    });
+  }
+}
+
+}  // namespace
+
+void export_hf(Engine& engine, const formats::HfConfig& config, const std::string& directory,
+               const ExportOptions& options) {
+  comm::Communicator& axis = engine.axis();
+  const std::string failure = concat("the model was not exported to ", printable(directory));
+  std::unique_ptr<ExportFolder> folder;
+  std::optional<WeightFiles> files;
+  all_or_none(axis, failure, [&] {
+    INTARSIA_CHECK(kUnsupported,
+                   options.dtype == DType::kF32 || options.dtype == DType::kBF16 || options.dtype == DType::kF16,
+                   "export as ", short_name(options.dtype), "; fp32, bf16 and fp16 are possible");
+    if (axis.rank() != 0) return;
+    folder = std::make_unique<ExportFolder>(directory, options.copy_from);
+    files.emplace(folder->path(), declarations(engine.plan(), options.dtype, false), options.max_shard_bytes);
+  });
+  const at::ScalarType type = tensor::scalar_type(options.dtype);
+  for_each_parameter(engine, Engine::What::kMaster, failure,
+                     [&](const std::string& name, const at::Tensor& values) { files->add(name, values.to(type)); });
+  all_or_none(axis, failure, [&] {
+    if (axis.rank() != 0) return;
+    files->finish();
+    formats::HfConfig written = config;
+    written.dtype = options.dtype;
+    formats::write_hf_config(folder->path(), written);
+    folder->commit();
+  });
+}
+
+void dump_gradients(Engine& engine, double factor, const std::string& path) {
+  comm::Communicator& axis = engine.axis();
+  const std::string failure = concat("the gradients were not written to ", printable(path));
+  std::unique_ptr<SafetensorsWriter> writer;
+  all_or_none(axis, failure, [&] {
+    if (axis.rank() == 0)
+      writer = std::make_unique<SafetensorsWriter>(
+          SafetensorsWriter::create(path, formats::layout_safetensors(declarations(engine.plan(), DType::kF32, true))));
+  });
+  for_each_parameter(engine, Engine::What::kGradient, failure, [&](const std::string& name, const at::Tensor& values) {
+    writer->write_at(writer->layout().index_of(name), 0, bytes_of(values.mul(factor)));
+  });
+  all_or_none(axis, failure, [&] {
+    if (axis.rank() == 0) writer->finish();
+  });
+}
+
+}  // namespace intarsia::checkpoint

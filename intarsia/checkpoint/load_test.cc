@@ -1,0 +1,126 @@
+#include "intarsia/checkpoint/load.h"
+
+#include "intarsia/checkpoint/testing_run.h"
+#include "intarsia/io/file.h"
+
+namespace intarsia::checkpoint {
+namespace {
+
+using comm::Communicator;
+using comm::run_ranks;
+
+using Load = CheckpointTest;
+
+// behaviours, kind 8: load, save at once under another tag, load: all tensors and counters bit-equal.
+TEST_F(Load, SavedAndLoadedTwiceIsBitEqualInEveryStageAndNumberOfRanks) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (int ranks = 1; ranks <= 4; ++ranks) {
+        SCOPED_TRACE(concat(short_name(dtype), ", stage ", stage, ", ranks ", ranks));
+        const plan::RunPlan plan = run_plan(odd_model(), ranks, stage, dtype);
+        run_ranks(ranks, [&](Communicator& axis) {
+          TestRun first(plan, axis);
+          first.fill_with_known_values();
+          first.adamw.set_updates(9);
+          EXPECT_EQ(save_checkpoint(request(10), first.engine, first.adamw).path, step(10));
+          TestRun second(plan, axis, 2);
+          const Manifest manifest = load_checkpoint(step(10), second.engine, second.adamw);
+          second.expect_known_values(dtype);
+          EXPECT_EQ(second.adamw.updates(), 9);
+          Progress expected = request(10).progress;
+          expected.updates = 9;
+          EXPECT_EQ(manifest.progress, expected);
+          EXPECT_EQ(manifest.config, request(10).config);
+          save_checkpoint(request(11), second.engine, second.adamw);
+          TestRun third(plan, axis, 3);
+          load_checkpoint(step(11), third.engine, third.adamw);
+          third.expect_known_values(dtype);
+          EXPECT_EQ(third.adamw.updates(), 9);
+        });
+        for (int rank = 0; rank < ranks; ++rank)
+          EXPECT_EQ(io::read_text_file(step(10) + "/" + body_name(rank), 1 << 20),
+                    io::read_text_file(step(11) + "/" + body_name(rank), 1 << 20));
+      }
+    }
+  }
+}
+
+struct Shape {
+  int ranks;
+  int stage;
+  DType dtype;
+};
+
+// behaviours, kind 9: saved on 2 ranks, loaded on 3: every moment equals its index; padding is never data.
+TEST_F(Load, AnyLayoutLoadsInAnyOther) {
+  const Shape shapes[] = {{1, 0, DType::kF32},  {2, 3, DType::kBF16}, {3, 3, DType::kF32},
+                          {3, 1, DType::kBF16}, {4, 2, DType::kF32},  {4, 0, DType::kBF16}};
+  for (const Shape& from : shapes) {
+    run_ranks(from.ranks, [&](Communicator& axis) {
+      TestRun run(run_plan(odd_model(), from.ranks, from.stage, from.dtype), axis);
+      run.fill_with_known_values();
+      save_checkpoint(request(1), run.engine, run.adamw);
+    });
+    for (const Shape& to : shapes) {
+      SCOPED_TRACE(concat(from.ranks, " ranks, stage ", from.stage, " -> ", to.ranks, " ranks, stage ", to.stage));
+      run_ranks(to.ranks,
+                [&](Communicator& axis) {
+                  TestRun run(run_plan(odd_model(), to.ranks, to.stage, to.dtype), axis, 2);
+                  load_checkpoint(step(1), run.engine, run.adamw);
+                  run.expect_known_values(from.dtype);
+                },
+                {.force_copy = to.ranks == 3});
+    }
+  }
+}
+
+// Loads step 1 into `model` on two ranks, expects an error on both, and the values of before.
+std::string refused(const std::string& path, const plan::ModelSpec& model, ErrorKind kind = ErrorKind::kFormat) {
+  std::string message;
+  run_ranks(2, [&](Communicator& axis) {
+    TestRun run(run_plan(model, 2, 3), axis, 2);
+    std::vector<at::Tensor> before;
+    for (const LocalPiece& piece : local_pieces(run.engine, run.adamw, Part::kHeld))
+      before.push_back(piece.values.clone());
+    const std::string mine = error_of(kind, [&] { load_checkpoint(path, run.engine, run.adamw); });
+    std::size_t index = 0;
+    for (const LocalPiece& piece : local_pieces(run.engine, run.adamw, Part::kHeld))
+      EXPECT_TRUE(at::equal(piece.values, before[index++])) << piece.stored_name() << " was changed";
+    if (axis.rank() == 1) message = mine;
+  });
+  return message;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(Load, AnotherModelIsRefusedByTheTensorsName) {
+  save(1);
+  plan::ModelSpec model = odd_model();
+  model.params[1].shape = {33, 71};
+  EXPECT_TRUE(contains(refused(step(1), model), "\"master.block.weight\" has shape [71, 33], the model's is [33, 71]"));
+  model = odd_model();
+  model.params[5].name = "head.other";
+  EXPECT_TRUE(contains(refused(step(1), model), "lacks \"master.head.other\", which this model has"));
+  model = odd_model();
+  model.units[2].params = {4};
+  EXPECT_TRUE(contains(refused(step(1), model), "head.bias\", which this model does not have"));
+  model = odd_model();
+  model.params[2].frozen = false;
+  EXPECT_TRUE(contains(refused(step(1), model), "lacks \"master.block.frozen\""));
+}
+
+TEST_F(Load, OneRanksDamagedFileIsRefusedOnAll) {
+  save(1);
+  const std::string body = step(1) + "/" + body_name(1);
+  std::string bytes = io::read_text_file(body, 1 << 20);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  io::write_file_atomic(body, bytes);
+  const std::string message = refused(step(1), odd_model());
+  EXPECT_TRUE(contains(message, "rank 1: " + body + " is damaged")) << message;
+  std::filesystem::remove(body);
+  EXPECT_TRUE(contains(refused(step(1), odd_model(), ErrorKind::kIo), body));
+  EXPECT_TRUE(contains(refused(root() + "/step-2", odd_model(), ErrorKind::kIo), "manifest.json"));
+}
+
+}  // namespace
+}  // namespace intarsia::checkpoint
