@@ -34,7 +34,7 @@ TEST(Json, KnowsThePlaceOfKeysAndValues) {
   EXPECT_EQ(outer->place.line, 2);
   EXPECT_EQ(outer->place.column, 3);
   EXPECT_EQ(outer->value.find("b")->place.column, 9);
-  EXPECT_EQ(outer->value.find("b")->value.place.column, 15);
+  EXPECT_EQ(outer->value.find("b")->value.place.column, 16);
 }
 
 TEST(Json, IntegralFloatsAreIntegers) {
