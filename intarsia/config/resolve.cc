@@ -124,7 +124,7 @@ std::string Problem::text() const {
   if (!path.empty()) out += path + ": ";
   if (!value.empty()) out += value + ": ";
   out += message;
-  if (!suggestion.empty()) out += "; try " + suggestion;
+  if (!suggestion.empty()) out += "; suggestion: " + suggestion;
   return out;
 }
 

@@ -247,6 +247,12 @@ class Trainer {
       }
       return;
     }
+    // Hugging Face's default, linear, ends with the run: without its length, a file that is only shown has no schedule.
+    if (type == nullptr && draft_.find_asked("steps") == nullptr && !draft_.input.for_training) {
+      draft_.report(Report::Level::kNote, "scheduler", {},
+                    "the trainer's default is linear; its rates need total_steps or --steps and are not shown");
+      return;
+    }
     put("schedule", "lr_scheduler_type", type != nullptr ? text(*type) : "linear");
     const JsonMember* more = given("lr_scheduler_kwargs");
     if (more == nullptr) return;

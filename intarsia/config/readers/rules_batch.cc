@@ -33,7 +33,7 @@ bool same(const formats::JsonValue& value, const Asked& asked) {
 const char* flag_of(const char* key) { return find_flag_by_key(key)->name.c_str(); }
 
 void unresolved(const std::string& path, const char* key, Draft& draft) {
-  draft.problem(path, *draft.find(path), "\"auto\", and nothing settles it",
+  draft.problem(path, *draft.find(path), "nothing settles it",
                 concat("give a value, ", flag_of(key), ", or --trainer with the TrainingArguments"));
 }
 

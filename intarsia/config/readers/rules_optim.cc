@@ -158,8 +158,7 @@ void settle_scheduler(const TypeSpec& type, Draft& draft) {
     if (cell == nullptr || draft.is_bad(path)) continue;
     const bool is_auto = cell->is_auto();
     if (is_auto && !draft.auto_defaults()) {
-      draft.problem(path, *cell, "\"auto\", and nothing settles it",
-                    "give a value, flags, or --trainer with the TrainingArguments");
+      draft.problem(path, *cell, "nothing settles it", "give a value, flags, or --trainer with the TrainingArguments");
       continue;
     }
     std::string value;
@@ -182,8 +181,7 @@ void settle_scheduler(const TypeSpec& type, Draft& draft) {
     if (is_auto) {
       if (by != nullptr) from = by->from;
       if (value.empty() && param.path == "total_num_steps") {
-        draft.problem(path, *cell, "\"auto\", and the number of updates is not known",
-                      "--steps, or total_steps in --trainer");
+        draft.problem(path, *cell, "the number of updates is not known", "--steps, or total_steps in --trainer");
       } else if (!value.empty()) {
         draft.put(path, value, from);
       }
