@@ -54,8 +54,6 @@ constexpr std::array kCommands = {
     Command{"tokenize", "turn text into tokens", tokenize_command},
     Command{"tokenizer", "train a tokenizer", tokenizer_command},
     Command{"launch", "start local ranks of any program", launch_command},
-    Command{"tokenize", "turn text into token ids", tokenize_command},
-    Command{"tokenizer", "learn a tokenizer from text", tokenizer_command},
     Command{"doctor", "check this machine", run_rank_program},
 };
 

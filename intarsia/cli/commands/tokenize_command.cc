@@ -1,0 +1,129 @@
+#include "intarsia/cli/commands/tokenize_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "intarsia/base/error.h"
+#include "intarsia/base/log.h"
+#include "intarsia/base/text.h"
+#include "intarsia/cli/commands/document_pass.h"
+#include "intarsia/cli/commands/stop_signal.h"
+#include "intarsia/formats/json.h"
+#include "intarsia/formats/token_file.h"
+
+namespace intarsia::cli {
+namespace {
+
+struct Arguments {
+  std::string tokenizer, out;
+  bool json = false, plain = false, blank_lines = false;
+  int threads = 0;
+  std::vector<std::string> files;
+};
+
+void declare(CLI::App& app, Arguments& arguments) {
+  app.description(
+      "Turns text into the token ids that a model reads.\n"
+      "FILE is plain text (one document a file) or JSONL (.jsonl, .ndjson, .json: one object with \"text\" a line);\n"
+      "globs in quotes are expanded. After each document stands the tokenizer's end-of-text token, so documents that\n"
+      "are packed one after another stay apart. Without --out and --json the tokens are only counted.");
+  app.add_option("--tokenizer", arguments.tokenizer, "folder with tokenizer.json (a Hugging Face model's), or the file")
+      ->required()
+      ->type_name("DIR");
+  CLI::Option* out = app.add_option("--out", arguments.out,
+                                    "write the ids to this file, for train --data; OUT.json beside it describes it")
+                         ->type_name("T.bin");
+  app.add_flag("--json", arguments.json, "print one line a document: {\"source\": ..., \"ids\": [...]}")->excludes(out);
+  app.add_flag("--plain", arguments.plain,
+               "the ids of the text alone: no begin token, no end-of-text token after a document");
+  app.add_flag("--blank-lines", arguments.blank_lines, "plain text: a blank line ends a document");
+  app.add_option("--threads", arguments.threads, "worker threads; 0: one a core")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+  app.add_option("FILE", arguments.files, "text or JSONL files, or globs")->required()->type_name("");
+}
+
+void print_json(const EncodedDocument& document) {
+  std::string line = concat("{\"source\": ", formats::json_quote(document.document.origin), ", \"ids\": [");
+  for (std::size_t i = 0; i < document.ids.size(); ++i) {
+    if (i > 0) line += ", ";
+    line += std::to_string(document.ids[i]);
+  }
+  line += "]}\n";
+  std::cout << line;
+  INTARSIA_CHECK(kIo, std::cout.good(), "cannot write to standard output");
+}
+
+int run(const Arguments& arguments) {
+  const formats::Tokenizer tokenizer = formats::Tokenizer::load(arguments.tokenizer);
+  formats::DocumentReader reader(formats::expand_paths(arguments.files),
+                                 {arguments.blank_lines ? formats::TextSplit::kBlankLines : formats::TextSplit::kFile});
+  std::optional<formats::TokenFileWriter> writer;
+  if (!arguments.out.empty()) {
+    INTARSIA_CHECK(kUsage, arguments.out.ends_with(".bin"), "--out ", printable(arguments.out),
+                   ": the name of a token file must end in .bin, by which train knows it");
+    writer.emplace(arguments.out, formats::TokenFileInfo{.dtype = formats::token_dtype(tokenizer.vocab_size()),
+                                                         .num_tokens = 0,
+                                                         .vocab_size = tokenizer.vocab_size(),
+                                                         .tokenizer = tokenizer.name(),
+                                                         .end_of_text = tokenizer.end_of_text()});
+  }
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = arguments.threads > 0 ? arguments.threads : cores;
+  std::int64_t num_tokens = 0, text_bytes = 0;
+  ByteProgress progress("tokenizing", reader.bytes_total());
+  encode_documents(reader, tokenizer, arguments.plain, threads, progress, [&](const EncodedDocument& document) {
+    num_tokens += static_cast<std::int64_t>(document.ids.size());
+    text_bytes += static_cast<std::int64_t>(document.document.text.size());
+    if (writer) writer->append(document.ids);
+    if (arguments.json) print_json(document);
+  });
+  if (writer) writer->commit();
+  std::cout.flush();
+  INTARSIA_CHECK(kIo, std::cout.good(), "cannot write to standard output");
+
+  progress.clear();
+  const double bytes_per_token = num_tokens > 0 ? static_cast<double>(text_bytes) / static_cast<double>(num_tokens) : 0;
+  std::ostringstream ratio;
+  ratio.precision(3);
+  ratio << bytes_per_token;
+  log_note(concat(reader.num_documents(), " documents, ", num_tokens, " tokens from ", format_bytes(text_bytes), " (",
+                  ratio.str(), " bytes a token), ", byte_rate(text_bytes, progress.seconds()),
+                  reader.num_skipped() > 0 ? concat("; ", reader.num_skipped(), " empty documents skipped") : ""));
+  if (writer) {
+    log_note(concat("wrote ", arguments.out, " (", writer->info().dtype == DType::kU32 ? "u32" : "u16", ") and ",
+                    formats::token_info_path(arguments.out)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int tokenize_command(int argc, char** argv) {
+  CLI::App app("", "intarsia tokenize");
+  Arguments arguments;
+  declare(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    fail(ErrorKind::kUsage, error.what(), "; intarsia tokenize --help lists the flags");
+  }
+  const StopSignal stop;
+  try {
+    return run(arguments);
+  } catch (const Stopped&) {
+    log_note("stopped; nothing was written");
+    return kStoppedExitCode;
+  }
+}
+
+}  // namespace intarsia::cli
