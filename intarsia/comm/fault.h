@@ -12,7 +12,7 @@ namespace intarsia::comm {
 struct Fault {
   std::int64_t at_operation = 0;  // counted from 0 on this rank
   double delay_seconds = 0;
-  std::optional<std::string> failure;  // thrown as kComm with this message, after the delay
+  std::optional<std::string> failure = std::nullopt;  // thrown as kComm with this message, after the delay
 };
 
 class FaultyCommunicator final : public InterceptingCommunicator {

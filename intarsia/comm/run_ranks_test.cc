@@ -1,7 +1,7 @@
+#include "intarsia/comm/run_ranks.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
-#include "intarsia/comm/run_ranks.h"
 
 namespace intarsia::comm {
 TEST(RunRanks, RethrowsTheFirstCause) {

@@ -102,6 +102,8 @@ class C10dTransport final : public GlooTransport {
     }
   }
 
+  void disconnect() noexcept override { group_.reset(); }
+
   void leave() noexcept override {
     try {
       std::int64_t left = store_->add(kLeftKey, 1);

@@ -37,6 +37,8 @@ class GlooTransport {
   // Stores `reason` as the group's reason to stop unless there is one, and returns the one that holds; nothing when the
   // store cannot be reached.
   virtual std::optional<Settled> settle_reason(const std::string& reason) noexcept = 0;
+  // Closes the connections to the other ranks (once their messages are gone); the store stays.
+  virtual void disconnect() noexcept = 0;
   // Says that this rank needs the store no more; the rank that serves it waits a little for the others.
   virtual void leave() noexcept = 0;
 };
