@@ -49,7 +49,7 @@ TEST_F(Save, ARankThatCannotWriteFailsAllAndKeepsTheOlderCheckpoint) {
     SaveRequest bad = request(20);
     if (axis.rank() == 1) bad.root = folder_ + "/file/checkpoints";
     const std::string message = error_of(ErrorKind::kIo, [&] { save_checkpoint(bad, run.engine, run.adamw); });
-    EXPECT_NE(message.find("rank 1: cannot create " + bad.root.substr(0, folder_.size())), std::string::npos);
+    EXPECT_NE(message.find("rank 1: cannot "), std::string::npos);
     EXPECT_NE(message.find("file/checkpoints/step-20.wip-"), std::string::npos) << message;
     EXPECT_NE(message.find("Not a directory"), std::string::npos) << message;
     axis.barrier({"", "looked"});
@@ -62,21 +62,28 @@ TEST_F(Save, ARankThatCannotWriteFailsAllAndKeepsTheOlderCheckpoint) {
 // As on a full disk: space is reserved before anything is written.
 TEST_F(Save, NoRoomFailsAndKeepsTheOlderCheckpoint) {
   save(10);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  rlimit small = before;
-  small.rlim_cur = 2048;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  std::string message;
-  try {
-    save(20);
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, handler);
-  EXPECT_NE(message.find("the checkpoint of step 20 was not saved: rank 0: cannot "), std::string::npos) << message;
+  run_ranks(2, [&](Communicator& axis) {
+    TestRun run(run_plan(odd_model(), 2, 3), axis);
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    ::signal(SIGXFSZ, SIG_IGN);
+    axis.barrier({"", "limit known"});
+    rlimit small = before;
+    small.rlim_cur = 2048;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    std::string message;
+    try {
+      save_checkpoint(request(20), run.engine, run.adamw);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    axis.barrier({"", "tried"});
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    if (axis.rank() == 0) ::signal(SIGXFSZ, SIG_DFL);
+    EXPECT_NE(message.find("the checkpoint of step 20 was not saved: rank 0: cannot reserve space"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("File too large"), std::string::npos) << message;
+  });
   EXPECT_EQ(names(), (Names{"latest", "step-10"}));
   EXPECT_EQ(*find_checkpoint(root()).path, step(10));
 }
