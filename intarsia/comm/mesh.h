@@ -15,16 +15,16 @@ struct Rendezvous {
   int rank = 0;
   int world = 1;
   int local_rank = 0;
-  std::string host;
+  std::string host = {};
   // Backends threads and shm: memory that all ranks inherit, made by shared_region_for() before they exist. A single
   // rank may leave it out.
-  std::shared_ptr<SharedRegion> region;
+  std::shared_ptr<SharedRegion> region = {};
   // Backend gloo.
   std::string master_address = "127.0.0.1";
   int master_port = 0;
   int listen_fd = -1;         // rank 0: an inherited socket that listens there (listen_on); taken over
   bool store_served = false;  // the launcher serves the key-value store there (torchrun)
-  std::string store_prefix;
+  std::string store_prefix = {};
 };
 
 // The region of a plan's ranks on one host, by backend, force_copy and comm_timeout_seconds; null for gloo.

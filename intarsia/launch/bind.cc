@@ -79,6 +79,7 @@ Cores read_cores() {
 }
 
 std::vector<std::vector<int>> divide_cores(const Cores& cores, int ranks, Bind bind) {
+  INTARSIA_CHECK(kUsage, ranks >= 1 && ranks <= 1024, "--ranks ", ranks, ": 1 to 1024 ranks of one host are allowed");
   std::vector<std::vector<int>> parts(static_cast<std::size_t>(ranks));
   const auto count = static_cast<std::size_t>(ranks);
   if (bind == Bind::kNone || count > cores.all.size()) return parts;

@@ -22,6 +22,7 @@ Cores read_cores();
 
 // The cores of each of `ranks` ranks; an empty list: not bound. kCores divides them evenly, kNuma gives a rank its
 // whole node. With more ranks than cores nobody is bound: a rank that waits must not hold up another one's core.
+// Errors: kUsage for ranks below 1 or above 1024.
 std::vector<std::vector<int>> divide_cores(const Cores& cores, int ranks, Bind bind);
 
 // Numbers of a kernel list such as "0-3,8". Errors: kInternal.

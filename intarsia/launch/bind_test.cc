@@ -24,6 +24,8 @@ TEST(Bind, MoreRanksThanCoresAreNotBound) {
   const Cores cores{{0, 1}, {{0, 1}}};
   EXPECT_EQ(divide_cores(cores, 3, Bind::kCores), Lists(3));
   EXPECT_EQ(divide_cores(cores, 2, Bind::kNone), Lists(2));
+  EXPECT_THROW(divide_cores(cores, 0, Bind::kNone), Error);
+  EXPECT_THROW(divide_cores(cores, -1, Bind::kCores), Error);
 }
 
 TEST(Bind, ReadsThisHost) {

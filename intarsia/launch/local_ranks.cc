@@ -201,8 +201,6 @@ class Watch {
 }  // namespace
 
 int run_local_ranks(const LocalRanksOptions& options, const std::function<int(int rank)>& body) {
-  INTARSIA_CHECK(kUsage, options.ranks >= 1 && options.ranks <= 1024, "--ranks ", options.ranks,
-                 ": 1 to 1024 ranks of one host are allowed");
   const auto cores = divide_cores(read_cores(), options.ranks, options.bind);
   // Blocked signals wait until the watch asks for them; the ranks get the caller's mask back.
   sigset_t signals;

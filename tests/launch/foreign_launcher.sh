@@ -34,10 +34,10 @@ for victim in 0 2; do
 done
 
 # A port that somebody else holds: a usage error that names it.
-RANK=0 WORLD_SIZE=2 "$probe" >"$dir/0" 2>&1 &
+RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 "$probe" >"$dir/0" 2>&1 &
 holder=$!
 for ((i = 0; i < 100; i++)); do (exec 3<>/dev/tcp/127.0.0.1/$MASTER_PORT) 2>/dev/null && break; sleep 0.05; done
-out=$(RANK=0 WORLD_SIZE=2 "$probe" 2>&1)
+out=$(RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 "$probe" 2>&1)
 [ $? = 2 ] || fail "taken port: $out"
 grep -q "port $MASTER_PORT.*taken" <<<"$out" || fail "$out"
 kill -9 $holder
