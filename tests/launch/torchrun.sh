@@ -4,7 +4,7 @@
 set -u
 probe=$1
 if [ -z "${INTARSIA_PYTHON:-}" ]; then
-  echo "SKIPPED: INTARSIA_PYTHON is not set; ./dev test --slow sets it"
+  echo "SKIPPED: INTARSIA_PYTHON is not set; ./dev test-slow sets it"
   exit 77
 fi
 unset RANK WORLD_SIZE
