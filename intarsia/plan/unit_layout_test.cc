@@ -2,16 +2,26 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace intarsia::plan {
 namespace {
 
 ModelSpec two_units() {
   ModelSpec model;
   model.units = {{"embed", {0}}, {"block", {1, 2, 3}}};
-  model.params = {{.name = "embed.weight", .shape = {9, 5}, .unit = 0},
-                  {.name = "block.weight", .shape = {70, 30}, .unit = 1},
-                  {.name = "block.frozen", .shape = {8}, .unit = 1, .frozen = true},
-                  {.name = "block.empty", .shape = {0, 8}, .unit = 1}};
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape, int unit, bool frozen = false) {
+    ParamSpec& param = model.params.emplace_back();
+    param.name = name;
+    param.shape = std::move(shape);
+    param.unit = unit;
+    param.frozen = frozen;
+  };
+  add("embed.weight", {9, 5}, 0);
+  add("block.weight", {70, 30}, 1);
+  add("block.frozen", {8}, 1, true);
+  add("block.empty", {0, 8}, 1);
   return model;
 }
 
