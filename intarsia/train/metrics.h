@@ -26,8 +26,8 @@ struct Metrics {
   double comm_exposed_seconds = 0;
   double data_seconds = 0;
   std::int64_t peak_bytes = 0;            // largest rank, by the meter
-  std::optional<std::int64_t> pss_bytes;  // all ranks of the host; measured at logged steps
-  std::optional<double> eval_loss;
+  std::optional<std::int64_t> pss_bytes = {};  // all ranks of the host; measured at logged steps
+  std::optional<double> eval_loss = {};
 };
 
 // One line of JSON, numbers in shortest round-trip form; null for what is unknown or not finite.

@@ -43,7 +43,9 @@ TEST(Layouts, Bf16StaysNearFp32AndStagesAgree) {
   const Curve base = run_layout({.model = "llama-gqa", .ranks = 2, .stage = 0, .dtype = DType::kBF16});
   for (const int stage : {1, 2, 3})
     expect_close(base, run_layout({.model = "llama-gqa", .ranks = 2, .stage = stage, .dtype = DType::kBF16}), 1e-6);
-  expect_close(wide, base, 0.1);
+  // At this rate (0.01) trajectories part; the losses stay together.
+  for (std::size_t step = 0; step < 20; ++step)
+    EXPECT_NEAR(wide.steps[step].loss, base.steps[step].loss, 0.02 * wide.steps[step].loss) << "step " << step;
 }
 
 // behaviours, kind 5: shapes that do not divide, and fewer blocks of elements than ranks.

@@ -1,7 +1,6 @@
 // intarsia doctor: what this machine offers and what Intarsia found.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <ATen/cpu/Utils.h>
+#include <ATen/Version.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
@@ -46,7 +45,13 @@ void line(const std::string& name, const std::string& value) {
   std::cout << name << std::string(name.size() < 14 ? 14 - name.size() : 1, ' ') << value << "\n";
 }
 
-std::string yes(bool value) { return value ? "yes" : "no"; }
+// The instruction sets that the kernel lists; empty where it lists none.
+std::string cpu_flags() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string text; std::getline(info, text);)
+    if (text.starts_with("flags")) return text;
+  return "";
+}
 
 }  // namespace
 
@@ -56,11 +61,11 @@ int doctor_command(int argc, char** argv) {
   line("intarsia", INTARSIA_VERSION);
   line("torch", TORCH_VERSION);
   line("cores", concat(launch::read_cores().all.size(), " usable by this process"));
-  line("vectors", concat("avx2 ", yes(at::cpu::is_avx2_supported()), ", avx512 ", yes(at::cpu::is_avx512_supported()),
-                         ", avx512-bf16 ", yes(at::cpu::is_avx512_bf16_supported()), ", amx ",
-                         yes(at::cpu::is_amx_tile_supported())));
-  const bool fast_bf16 = at::cpu::is_avx512_bf16_supported() || at::cpu::is_amx_tile_supported();
-  line("bf16", fast_bf16 ? "fast here" : "works, but slower than fp32 here");
+  line("vectors", at::get_cpu_capability());
+  const std::string flags = cpu_flags();
+  const bool fast_bf16 =
+      flags.find(" avx512_bf16") != std::string::npos || flags.find(" amx_bf16") != std::string::npos;
+  line("bf16", fast_bf16 ? "fast here" : "works, but slower than fp32 here (neither AMX nor AVX512-BF16)");
   line("memory", concat(memory_line("MemTotal:"), ", available ", memory_line("MemAvailable:")));
   const auto space = std::filesystem::space(std::filesystem::current_path());
   line("disk here", concat(format_bytes(static_cast<std::int64_t>(space.available)), " free"));
