@@ -38,11 +38,13 @@ std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) {
 
 float philox_uniform(std::uint64_t key, std::uint64_t index) { return to_unit(philox(key, index / 4)[index % 4]); }
 
-float philox_normal(std::uint64_t key, std::uint64_t index) {
-  const auto bits = philox(key, index / 2, 1);
+std::array<float, 2> philox_normal_pair(std::uint64_t key, std::uint64_t pair) {
+  const auto bits = philox(key, pair, 1);
   const double radius = std::sqrt(-2.0 * std::log(1.0 - static_cast<double>(to_unit(bits[0]))));
   const double angle = 6.283185307179586 * static_cast<double>(to_unit(bits[1]));
-  return static_cast<float>(radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  return {static_cast<float>(radius * std::cos(angle)), static_cast<float>(radius * std::sin(angle))};
 }
+
+float philox_normal(std::uint64_t key, std::uint64_t index) { return philox_normal_pair(key, index / 2)[index % 2]; }
 
 }  // namespace intarsia

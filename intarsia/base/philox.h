@@ -17,6 +17,9 @@ std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose);
 // Element `index` of the stream of `key`: uniform in [0, 1), with 24 bits.
 float philox_uniform(std::uint64_t key, std::uint64_t index);
 
+// Elements 2 * pair and 2 * pair + 1 of the stream of `key`, as philox_normal gives them, in one draw.
+std::array<float, 2> philox_normal_pair(std::uint64_t key, std::uint64_t pair);
+
 // Element `index` of the stream of `key`: standard normal (Box-Muller; elements 2k and 2k+1 share one draw).
 float philox_normal(std::uint64_t key, std::uint64_t index);
 

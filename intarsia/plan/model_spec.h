@@ -18,10 +18,10 @@ struct ParamSpec {
   int unit = 0;                     // index into ModelSpec::units
   Init init = Init::kNormal;
   double init_std = 0.02;
-  bool frozen = false;                     // no gradient, no optimizer memory
-  int uses = 1;                            // times that one forward reads it (a tied embedding: 2)
-  std::vector<std::string> tied_names;     // other names of the same tensor, for example "lm_head.weight"
-  std::optional<int> tensor_parallel_dim;  // dim that tensor parallelism splits; absent: replicated
+  bool frozen = false;                          // no gradient, no optimizer memory
+  int uses = 1;                                 // times that one forward reads it (a tied embedding: 2)
+  std::vector<std::string> tied_names = {};     // other names of the same tensor, for example "lm_head.weight"
+  std::optional<int> tensor_parallel_dim = {};  // dim that tensor parallelism splits; absent: replicated
 
   std::int64_t numel() const;
   bool is_vector() const { return shape.size() <= 1; }  // the class that `no_decay_1d` spares from weight decay

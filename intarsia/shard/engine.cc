@@ -17,9 +17,6 @@ namespace {
 
 using plan::Rest;
 
-// Two units at once: the one that runs and, in backward of a tied embedding, the one it is tied to.
-constexpr int kRingSlots = 2;
-
 // Hands a parameter's gradient to the reducer as soon as autograd has it, and frees it.
 class TakeGradient final : public torch::autograd::PostAccumulateGradHook {
  public:
@@ -63,7 +60,7 @@ Engine::Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::
                                                        std::make_unique<TakeGradient>(reducer_, flat, slot));
   }
   const bool gathered = std::ranges::any_of(states_, [](const FlatState& state) { return state.gathered; });
-  if (gathered) ring_ = GatherRing(kRingSlots, largest_unit(plan), tensor::scalar_type(plan.compute_dtype));
+  if (gathered) ring_ = GatherRing(largest_unit(plan), tensor::scalar_type(plan.compute_dtype));
   if (!sharded_params_)
     for (UnitState& unit : units_) attach(unit);
 }

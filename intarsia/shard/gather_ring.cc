@@ -2,24 +2,28 @@
 
 #include <ATen/ATen.h>
 
-#include "intarsia/base/error.h"
+#include <algorithm>
+
 #include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::shard {
 
-GatherRing::GatherRing(int slots, std::int64_t numel, at::ScalarType type) {
+GatherRing::GatherRing(std::int64_t numel, at::ScalarType type) : numel_(numel), type_(type) { grow(); }
+
+void GatherRing::grow() {
   const tensor::MemoryScope scope(tensor::MemoryCategory::kGathered);
-  for (int i = 0; i < slots; ++i) slots_.push_back(at::zeros({numel}, at::TensorOptions().dtype(type)));
-  taken_.resize(slots_.size(), false);
+  slots_.push_back(at::zeros({numel_}, at::TensorOptions().dtype(type_)));
+  taken_.push_back(false);
 }
 
 int GatherRing::borrow() {
-  for (std::size_t i = 0; i < taken_.size(); ++i) {
-    if (taken_[i]) continue;
-    taken_[i] = true;
-    return static_cast<int>(i);
+  auto free = std::ranges::find(taken_, false);
+  if (free == taken_.end()) {
+    grow();
+    free = taken_.end() - 1;
   }
-  fail(ErrorKind::kInternal, "all ", taken_.size(), " slots for gathered units are in use");
+  *free = true;
+  return static_cast<int>(free - taken_.begin());
 }
 
 void GatherRing::give_back(int slot) { taken_[static_cast<std::size_t>(slot)] = false; }

@@ -12,15 +12,20 @@ namespace intarsia::shard {
 class GatherRing {
  public:
   GatherRing() = default;
-  // `numel` elements of `type` a slot. Memory: slots * numel, category "gathered".
-  GatherRing(int slots, std::int64_t numel, at::ScalarType type);
+  // Slots of `numel` elements of `type`. Memory: one slot, category "gathered"; one more for each unit that is held
+  // while others are (units inside units).
+  GatherRing(std::int64_t numel, at::ScalarType type);
 
-  // A free slot's index. Errors: kInternal when more units are held at once than there are slots.
+  // A free slot's index.
   int borrow();
   void give_back(int slot);
   const at::Tensor& slot(int index) const { return slots_[static_cast<std::size_t>(index)]; }
 
  private:
+  void grow();
+
+  std::int64_t numel_ = 0;
+  at::ScalarType type_ = at::kFloat;
   std::vector<at::Tensor> slots_;
   std::vector<bool> taken_;
 };
