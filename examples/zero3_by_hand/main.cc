@@ -6,6 +6,7 @@
 // 1910.02054), sections 5.3 and 7.2.2.
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <iostream>
 #include <mutex>
 

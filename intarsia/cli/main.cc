@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -24,6 +25,8 @@ namespace {
 
 // Becomes libexec/intarsia-rank with the same arguments; argv[0] is the command. Returns only by throwing.
 int run_rank_program(int argc, char** argv) {
+  // c10d's warnings (no reverse name of a peer, say) are for its developers; a user who wants them sets the variable.
+  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string program = (self.parent_path().parent_path() / "libexec" / "intarsia-rank").string();
   std::vector<char*> words;

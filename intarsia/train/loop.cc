@@ -94,14 +94,17 @@ void Loop::resume() {
   progress_.seed = job_.plan.seed;
   if (job_.loop.resume == "never") return;
   std::string from = job_.loop.resume;
+  checkpoint::Verify verify = checkpoint::Verify::kHashes;
   if (from == "auto") {
     const checkpoint::Found found = checkpoint::find_checkpoint(path("checkpoints"), axis_);
     for (const checkpoint::PassedOver& passed : found.passed_over)
       if (is_first_) log_warning(concat(passed.path, " is passed over: ", passed.reason));
     if (!found.path) return;
     from = *found.path;
+    verify = checkpoint::Verify::kSizes;  // the search has read every byte already
   }
-  const checkpoint::Manifest manifest = checkpoint::load_checkpoint(from, *assembly_.engine, *assembly_.optimizer);
+  const checkpoint::Manifest manifest =
+      checkpoint::load_checkpoint(from, *assembly_.engine, *assembly_.optimizer, verify);
   check_unchanged(manifest);
   progress_ = manifest.progress;
   saved_step_ = progress_.step;

@@ -36,7 +36,7 @@ std::string new_run_folder(const std::string& name) {
 
 void make_run_folder(const std::string& run) {
   std::error_code error;
-  for (const char* sub : {"", "checkpoints", "logs"}) {
+  for (const char* sub : {"", "checkpoints"}) {
     fs::create_directories(fs::path(run) / sub, error);
     INTARSIA_CHECK(kIo, !error, (fs::path(run) / sub).string(), ": cannot be created: ", error.message(),
                    "; give another folder with --out");

@@ -70,6 +70,8 @@ int train_command(int argc, char** argv) {
     }
     return 0;
   }
+  if (input.file.empty() && is_first)
+    log_note(concat("without a --config this run amounts to the following JSON:\n", job.config_json));
   return run_ranks(source, job.plan, bind_of(resolved.config.run.bind), [&](comm::Communicator& axis) {
     return train::run_job(job, axis) == train::RunEnd::kStopped ? 75 : 0;
   });
