@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""What Intarsia trains, transformers reads: the model of a run gives the same loss, gradients and token ids there.
+
+Each fixture is trained on the rows of its reference.safetensors: two updates into one run, whose model transformers loads,
+and a third with --dump-gradients in another run, so that both sides compute with weights that training has changed.
+Usage: export.py PROGRAM [CASE...]      in the repository's root
+"""
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+from runs import FIXTURES, RunFailed, call, train, write_samples
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+CASES = ("llama-gqa", "llama-tied", "llama-bf16", "llama-rope-old", "llama-rope-v5")
+LOSS, GRADIENT, SMALLEST = 1e-5, 1e-4, 1e-6  # relative; of the tensor's largest magnitude; or absolute, where that is larger
+
+
+def load(folder):
+    """The model as transformers reads it, in fp32, and what is wrong with how it was read."""
+    model, reading = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    return model, [f"transformers: {key}: {value}" for key, value in reading.items() if value]
+
+
+def gradient_problems(found, model, worst):
+    wanted = {name: parameter.grad for name, parameter in model.named_parameters()}
+    if found.keys() != wanted.keys():
+        return [f"gradients {sorted(found.keys() ^ wanted.keys())} are in only one of the two"]
+    problems = []
+    for name, gradient in wanted.items():
+        if found[name].shape != gradient.shape or found[name].dtype != torch.float32:
+            problems.append(f"gradient of {name}: {found[name].dtype} {list(found[name].shape)}, want fp32 {list(gradient.shape)}")
+            continue
+        largest, off = gradient.abs().max().item(), (found[name] - gradient).abs().max().item()
+        worst["gradient"] = max(worst.get("gradient", 0.0), off / largest)
+        if not off <= max(GRADIENT * largest, SMALLEST):
+            problems.append(f"gradient of {name} is off by {off:.1e}, its largest magnitude is {largest:.1e}")
+    return problems
+
+
+def case_problems(program, case, folder, worst):
+    reference = load_file(FIXTURES / case / "reference.safetensors")
+    ids, labels = reference["input_ids"].long(), reference["labels"].long()
+    samples = folder / "samples.safetensors"
+    write_samples(samples, ids.numpy(), labels.numpy())
+    flags = ["--model", FIXTURES / case / "model", "--data", samples, "--seq-len", ids.shape[1], "--ranks", 2, "--stage", 3]
+    flags += ["--lr", 1e-3, "--weight-decay", 0.1]
+    train(program, folder / "two", *flags, "--steps", 2)
+    dump = folder / "gradients.safetensors"
+    metrics = train(program, folder / "three", *flags, "--steps", 3, "--dump-gradients", dump, "--dump-step", 3)
+
+    model, problems = load(folder / "two" / "model")
+    loss = model(input_ids=ids, labels=labels).loss
+    loss.backward()
+    said = json.loads(call(program, "eval", "--model", folder / "two" / "model", "--data", samples, "--seq-len", ids.shape[1], "--json"))
+    for what, value in {"intarsia eval": said["loss"], "third update": metrics[2]["loss"]}.items():
+        off = abs(value - loss.item()) / loss.item()
+        worst[f"loss, {what}"] = max(worst.get(f"loss, {what}", 0.0), off)
+        if not off <= LOSS:
+            problems.append(f"loss: {what} says {value}, transformers {loss.item()}")
+    before = load(FIXTURES / case / "model")[0](input_ids=ids, labels=labels).loss.item()
+    if not loss.item() < before:
+        problems.append(f"two updates on the same rows took the loss from {before} to {loss.item()}; it should fall")
+    problems += gradient_problems(load_file(dump), model, worst)
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "two" / "model")
+    for text in json.loads((FIXTURES / case / "reference.json").read_text())["tokenizer_cases"]:
+        ids_now = tokenizer(text["text"], add_special_tokens=False)["input_ids"]
+        if ids_now != text["ids"]:
+            problems.append(f"tokenizer: {text['text']!r} became {ids_now}, want {text['ids']}")
+    return problems
+
+
+def main():
+    program, cases = sys.argv[1], sys.argv[2:] or CASES
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    begin, failed, worst = time.monotonic(), 0, {}
+    for case in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                problems = case_problems(program, case, pathlib.Path(folder), worst)
+            except RunFailed as failure:
+                problems = [str(failure)]
+        for problem in problems:
+            print(f"FAILED: {case:15} {problem}")
+        failed += bool(problems)
+    for name, value in sorted(worst.items()):
+        print(f"largest relative deviation: {name:25} {value:.1e}")
+    print(f"{len(cases)} models, {failed} of them with problems, {time.monotonic() - begin:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
