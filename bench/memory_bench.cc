@@ -2,7 +2,7 @@
 // Usage: build/bench/memory_bench      prints a Markdown table.
 #include <cstdio>
 
-#include "states.h"
+#include "tests/memory/states.h"
 
 int main() {
   using namespace intarsia;
