@@ -170,6 +170,7 @@ class Watch {
     const std::string who =
         concat("rank ", cause.rank, " of ", ranks_.size(), " (host ", host_name(), ", pid ", cause.pid, ")");
     if (!WIFSIGNALED(cause.status)) {
+      if (options_.ranks_report && WEXITSTATUS(cause.status) != kExitRankDied) return;
       log_error(concat(who, " ended with code ", WEXITSTATUS(cause.status), "; the other ranks were stopped"));
       return;
     }

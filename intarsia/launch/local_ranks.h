@@ -15,6 +15,8 @@ struct LocalRanksOptions {
   // then the others get SIGTERM, and after the grace SIGKILL. Together below 2 s.
   std::chrono::milliseconds settle{300};
   std::chrono::milliseconds grace{1000};
+  // The body says itself why it ends with a code: then only a death by a signal and code 4 are told here.
+  bool ranks_report = false;
 };
 
 // Exit code of a rank that stopped on request and saved; it ends no other rank.

@@ -109,7 +109,6 @@ void Loop::resume() {
   progress_ = manifest.progress;
   saved_step_ = progress_.step;
   if (is_first_) {
-    cut_metrics(path("metrics.jsonl"), progress_.step);
     console_.note(concat("resumed from ", from, ": step ", progress_.step, ", ", progress_.tokens, " tokens"));
   }
 }
@@ -204,6 +203,8 @@ RunEnd Loop::run() {
   if (is_first_) console_.banner(run_, axis_.backend_name());
   resume();
   if (is_first_) {
+    // Of steps that are done again, or of an earlier run that this one replaces.
+    cut_metrics(path("metrics.jsonl"), progress_.step);
     io::write_file_atomic(path("config.resolved.json"), job_.config_json);
     metrics_.open(path("metrics.jsonl"), std::ios::app);
   }

@@ -1,12 +1,15 @@
 #include "intarsia/cli/rank_commands/ranks.h"
 
 #include <ATen/Parallel.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <exception>
-#include <mutex>
+#include <functional>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,6 +29,42 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
+// What the ranks of this host have already said: several ranks that fail for one reason say it once. Lives in memory
+// that forked ranks share.
+class SaidOnce {
+ public:
+  SaidOnce() {
+    void* page = ::mmap(nullptr, sizeof(Slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) first_ = new (page) Slot(0);
+  }
+  ~SaidOnce() {
+    if (first_ != nullptr) ::munmap(first_, sizeof(Slot));
+  }
+  SaidOnce(const SaidOnce&) = delete;
+  SaidOnce& operator=(const SaidOnce&) = delete;
+
+  // False for a text that equals the first one.
+  bool is_new(const std::string& text) {
+    const std::size_t mine = std::hash<std::string>{}(text) | 1;  // 0: nothing said yet
+    std::size_t first = 0;
+    return first_ == nullptr || first_->compare_exchange_strong(first, mine) || first != mine;
+  }
+
+ private:
+  using Slot = std::atomic<std::size_t>;
+  Slot* first_ = nullptr;
+};
+
+bool is_about_another_rank(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const comm::AbortedByPeer&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 // The exit code and the one line of an exception.
 std::pair<int, std::string> describe(const std::exception_ptr& failure) {
   try {
@@ -41,20 +80,24 @@ std::pair<int, std::string> describe(const std::exception_ptr& failure) {
   }
 }
 
-// Runs the body on one rank that has its mesh, and ends the others when it throws.
-int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, const RankBody& body) {
+// Runs the body on one rank that has its mesh, and ends the others when it throws. `said`: of the ranks of this
+// program; null under a foreign launcher, where each rank speaks for itself.
+int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, const RankBody& body, SaidOnce* said) {
   tensor::set_memory_rank(rendezvous.rank);
   std::unique_ptr<comm::Mesh> mesh;
   try {
     mesh = comm::Mesh::create(plan, rendezvous);
+    // Only now: until all ranks have met nobody looks at the flag, and a signal should end the wait.
+    train::catch_stop_signals();
     return body(mesh->data());
   } catch (...) {
     const auto [code, text] = describe(std::current_exception());
     if (mesh != nullptr) mesh->world().abort(concat("rank ", rendezvous.rank, ": ", text));
-    // An error that all ranks agreed on is told once; what another rank's end brought about is its launcher's to tell.
+    // What another rank's end brought about is told by that rank, or by the watch if it was killed.
+    if (said != nullptr && is_about_another_rank(std::current_exception())) return code;
     if (plan.ranks == 1) {
       log_error(text);
-    } else {
+    } else if (said == nullptr || said->is_new(text)) {
       log_error(concat("rank ", rendezvous.rank, " (", rendezvous.host, "): ", text));
     }
     return code;
@@ -63,13 +106,15 @@ int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, cons
 
 int run_threads(const plan::RunPlan& plan, const RankBody& body) {
   const auto region = comm::shared_region_for(plan);
+  SaidOnce said;
   std::vector<int> codes(static_cast<std::size_t>(plan.ranks), 0);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < plan.ranks; ++rank)
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
-      codes[static_cast<std::size_t>(rank)] = run_body(
-          plan, {.rank = rank, .world = plan.ranks, .local_rank = rank, .host = host_name(), .region = region}, body);
+      codes[static_cast<std::size_t>(rank)] =
+          run_body(plan, {.rank = rank, .world = plan.ranks, .local_rank = rank, .host = host_name(), .region = region},
+                   body, &said);
     });
   for (std::thread& thread : threads) thread.join();
   for (const int code : codes)
@@ -79,6 +124,7 @@ int run_threads(const plan::RunPlan& plan, const RankBody& body) {
 
 int run_processes(const plan::RunPlan& plan, launch::Bind bind, const RankBody& body) {
   const auto region = comm::shared_region_for(plan);
+  SaidOnce said;
   comm::Rendezvous base{.world = plan.ranks, .host = host_name(), .region = region};
   int listen_port = 0;
   int listen_fd = -1;
@@ -88,20 +134,18 @@ int run_processes(const plan::RunPlan& plan, launch::Bind bind, const RankBody& 
     listen_port = listener.port;
   }
   const auto rank_body = [&](int rank) {
-    train::catch_stop_signals();
     at::set_num_threads(plan.threads);
     comm::Rendezvous mine = base;
     mine.rank = mine.local_rank = rank;
     mine.master_port = listen_port;
     mine.listen_fd = rank == 0 ? listen_fd : -1;
-    return run_body(plan, mine, body);
+    return run_body(plan, mine, body, &said);
   };
   if (plan.ranks == 1) return rank_body(0);
-  return launch::run_local_ranks({.ranks = plan.ranks, .bind = bind}, rank_body);
+  return launch::run_local_ranks({.ranks = plan.ranks, .bind = bind, .ranks_report = true}, rank_body);
 }
 
 int join_launcher(const launch::RankEnvironment& environment, const plan::RunPlan& plan, const RankBody& body) {
-  train::catch_stop_signals();
   at::set_num_threads(plan.threads);
   return run_body(plan,
                   {.rank = environment.rank,
@@ -112,7 +156,7 @@ int join_launcher(const launch::RankEnvironment& environment, const plan::RunPla
                    .master_port = environment.master_port,
                    .store_served = environment.store_served,
                    .store_prefix = environment.store_prefix},
-                  body);
+                  body, nullptr);
 }
 
 }  // namespace
@@ -137,10 +181,7 @@ plan::CommBackend effective_backend(const RankSource& source, plan::CommBackend 
 int run_ranks(const RankSource& source, const plan::RunPlan& plan, launch::Bind bind, const RankBody& body) {
   tensor::install_memory_meter();
   if (source.environment) return join_launcher(*source.environment, plan, body);
-  if (plan.backend == plan::CommBackend::kThreads) {
-    train::catch_stop_signals();
-    return run_threads(plan, body);
-  }
+  if (plan.backend == plan::CommBackend::kThreads) return run_threads(plan, body);
   return run_processes(plan, bind, body);
 }
 
