@@ -1,5 +1,5 @@
 // Memory of a rank by the meter, against the formulas of docs/memory.md: llama-34m, 4 ranks, every stage.
-// Usage: build/bench/memory_bench      prints a Markdown table.
+// Usage: build/bin/memory_bench      prints a Markdown table.
 #include <cstdio>
 
 #include "tests/memory/states.h"

@@ -6,6 +6,7 @@
 #include "intarsia/base/text.h"
 #include "intarsia/config/model_facts.h"
 #include "intarsia/launch/environment.h"
+#include "intarsia/plan/arch/llama.h"
 
 namespace intarsia::cli {
 namespace {
@@ -127,6 +128,8 @@ config::ResolveInput RunArguments::input() const {
     input.model.hidden_size = hidden_size_;
   } else if (const auto model = values_.find("--model"); model != values_.end() && !model->second.empty()) {
     input.model = config::read_model_facts(model->second[0]);
+    if (const auto preset = plan::preset(model->second[0]); preset && !input.model.hidden_size)
+      input.model.hidden_size = preset->hidden_size;
   }
   return input;
 }

@@ -1,5 +1,5 @@
 // The one table of run flags: command-line options of train, plan and config show, and the keys of the "intarsia"
-// section, are both made from it. cli/flag_options.h registers it with the command-line parser.
+// section, are both made from it. cli/run_arguments.h registers it with the command-line parser.
 #pragma once
 
 #include <string>

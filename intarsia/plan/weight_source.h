@@ -1,4 +1,4 @@
-// Where initial weights come from. Implemented over files by models/, and over random numbers here.
+// Where initial weights come from. Random numbers here; a model's files in directory_weights.h.
 #pragma once
 
 #include <cstdint>

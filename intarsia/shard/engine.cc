@@ -11,6 +11,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/tensor/dtype_map.h"
 #include "intarsia/tensor/kernels/square_sum.h"
+#include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::shard {
 namespace {
@@ -72,6 +73,10 @@ Engine::~Engine() {
       torch::autograd::impl::set_post_acc_grad_hooks(parameters_.leaf(param, use), nullptr);
     parameters_.detach(param);
   }
+  for (const FlatState& state : states_)
+    if (state.mapped)
+      tensor::book_memory(axis_.rank(), tensor::MemoryCategory::kParams,
+                          -state.shard.size() * static_cast<std::int64_t>(dtype_size(plan_.compute_dtype)));
 }
 
 void Engine::attach(UnitState& unit) {

@@ -76,7 +76,8 @@ int eval_command(int argc, char** argv) {
   plan.threads =
       arguments.threads > 0
           ? arguments.threads
-          : std::max(1, static_cast<int>(launch::read_cores().all.size()) / (source.environment ? 1 : source.ranks));
+          : std::max(1, static_cast<int>(launch::read_cores().all.size()) /
+                            (source.environment ? source.environment->local_world.value_or(1) : source.ranks));
   const std::optional<formats::Tokenizer> tokenizer = train::find_tokenizer(model);
   data_options.seq_len = plan::sequence_length(data_options.seq_len, model.config);
   data_options.vocab_size = model.config.vocab_size;
