@@ -4,7 +4,7 @@ program=$1
 . tests/cli/expect.sh
 make_text "$folder/t.jsonl" 200
 # train RUN FLAGS...: in the foreground.
-base=("$program" train --model $model --data "$folder/t.jsonl" --seq-len 32 --ranks 2 --stage 3 --log-every 1)
+base=("$program" train --model $model --data "$folder/t.jsonl" --seq-len 32 --ranks 2 --stage 3)
 train() { run "${base[@]}" --out "$folder/$1" "${@:2}"; }
 
 steps=80
@@ -17,7 +17,7 @@ losses "$folder/whole" > "$folder/want"
 stop() {
   local signal=$2 text=$3 name=$1
   : > "$folder/messages"
-  timeout -k 2 20 "${base[@]}" --out "$folder/$name" --steps $steps "${@:4}" > /dev/null 2> "$folder/messages" &
+  timeout -k 2 20 "${base[@]}" --out "$folder/$name" --steps $steps --log-every 1 "${@:4}" > /dev/null 2> "$folder/messages" &
   local job=$!
   wait_for "$folder/messages" "$text"
   kill -"$signal" "$(pgrep -P $job | head -1)"
