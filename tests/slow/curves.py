@@ -4,7 +4,7 @@
 A layout is a number of ranks that divides the curve's rows, a stage and a way for ranks to talk. metrics.jsonl must equal
 curves.json and, for `plain`, RUN/model must equal final_plain.safetensors, within the tolerances of
 tests/fixtures/hf/README.md; runs of one curve on equally many ranks must equal each other more closely.
-Usage: curves.py PROGRAM [--subset] [--jobs N] [--case CASE]      in the repository's root
+Usage: curves.py PROGRAM [--subset] [--jobs N] [--case CASE]... [--way WAY]...      in the repository's root
   --subset  only enough layouts that any two choices (case, variant, ranks, stage, way) meet in one run
 """
 import argparse
@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import time
@@ -23,15 +24,20 @@ from safetensors.torch import load_file
 
 CASES = ("llama-gqa", "llama-tied", "llama-bf16")
 VARIANTS = ("plain", "nodecay1d", "clip", "accumulate", "warmup_cosine", "all")
-WAYS = {"mapped": ("--backend", "shm"), "copied": ("--backend", "shm", "--force-copy"), "gloo": ("--backend", "gloo")}
+WAYS = {
+    "mapped": ("--backend", "shm"),
+    "copied": ("--backend", "shm", "--force-copy"),
+    "gloo": ("--backend", "gloo"),
+    "threads": ("--backend", "threads"),
+}
 FIRST = 5  # updates that are held to the tighter of two tolerances
 BETWEEN, BETWEEN_ACCUMULATED = 1e-6, 5e-6  # between stages and ways, at equal ranks
 
 
-def layouts(rows):
+def layouts(rows, ways):
     """(ranks, stage, way) for a batch of `rows`; one rank talks to nobody, and only stage 3 gathers parameters."""
     for ranks in (n for n in range(1, 5) if rows % n == 0):
-        for stage, way in itertools.product(range(4), WAYS):
+        for stage, way in itertools.product(range(4), ways):
             if (way == "mapped" or ranks > 1) and (way != "copied" or stage == 3):
                 yield ranks, stage, way
 
@@ -60,8 +66,8 @@ class Curves:
         batches = load_file(FIXTURES / case / "batches.safetensors")
         for accumulation in (1, self.settings["micro_batches"]):
             self.files[accumulation] = pathlib.Path(folder) / f"{case}-{accumulation}.safetensors"
-            window = {name: tensor[:, :accumulation].reshape(-1, self.settings["seq"]).numpy() for name, tensor in batches.items()}
-            write_samples(self.files[accumulation], window["input_ids"], window["labels"])
+            rows = [batches[name][:, :accumulation].reshape(-1, self.settings["seq"]).numpy() for name in ("input_ids", "labels")]
+            write_samples(self.files[accumulation], *rows)
 
     def accumulation(self, variant):
         return self.settings["micro_batches"] if self.settings["variants"][variant]["accumulate"] else 1
@@ -91,7 +97,8 @@ def curve_problems(found, wanted, worst):
             off = relative(values[part], wanted[key][part])
             worst[key] = max(worst.get(key, 0.0), off)
             if not off <= limit:
-                problems.append(f"{key} of updates {part.start + 1} to {part.stop or len(values)} is off by {off:.1e}, {limit:.0e} is allowed")
+                updates = f"updates {part.start + 1} to {part.stop or len(values)}"
+                problems.append(f"{key} of {updates} is off by {off:.1e}, {limit:.0e} is allowed")
     return problems
 
 
@@ -130,11 +137,13 @@ def main():
     parser.add_argument("--subset", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--case", choices=CASES, action="append")
+    parser.add_argument("--way", choices=WAYS, action="append")
     options = parser.parse_args()
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         curves = {case: Curves(case, folder) for case in options.case or CASES}
-        runs = [(case, variant, *layout) for case in curves for variant in VARIANTS for layout in layouts(curves[case].rows)]
+        choices = {case: list(layouts(curves[case].rows, options.way or WAYS)) for case in curves}
+        runs = [(case, variant, *layout) for case in curves for variant in VARIANTS for layout in choices[case]]
         runs, enough = pairwise_first(runs)
         if options.subset:
             runs = runs[:enough]
@@ -157,10 +166,11 @@ def main():
                 problems += [(run, text) for text in curve_problems(results[run], curves[case].settings["curves"][variant], worst)]
                 if variant == "plain":
                     problems += [(run, text) for text in weight_problems(out / "model", curves[case], worst)]
+                shutil.rmtree(out)
         problems += between_problems(results, lambda run: curves[run[0]].accumulation(run[1]) > 1, worst)
 
     for run, text in problems:
-        print(f"FAILED: {label(run):55} {text}")
+        print(f"FAILED: {label(run):52} {text}")
     for name, value in sorted(worst.items()):
         print(f"largest deviation: {name:40} {value:.1e}")
     print(f"{len(runs)} runs, {len({run for run, _ in problems})} of them with problems, {time.monotonic() - begin:.0f} s")
