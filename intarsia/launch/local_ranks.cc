@@ -159,6 +159,8 @@ class Watch {
       const Ended& cause = *std::min_element(failures_.begin(), failures_.end(), [](const Ended& a, const Ended& b) {
         return a.distance() < b.distance();  // of equals the first
       });
+      // A rank that a request to stop ended while the ranks still waited for each other takes the others with it.
+      if (died_of_request_ && cause.distance() == 2) return 128 + passed_on_;
       report(cause);
       return WIFSIGNALED(cause.status) ? kExitRankDied : WEXITSTATUS(cause.status);
     }

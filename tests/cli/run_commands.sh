@@ -37,6 +37,10 @@ def write(path, tensors):
 command, one, two = sys.argv[1:]
 if command == "samples":
     write(two, {name: read(one)[name] for name in ("input_ids", "labels")})
+if command == "fold":  # the same samples in a vocabulary of 256
+    ids = read(one)["input_ids"]
+    values = struct.unpack(f"<{len(ids[2]) // 4}i", ids[2])
+    write(two, {"input_ids": (ids[0], ids[1], struct.pack(f"<{len(values)}i", *(v % 256 for v in values)))})
 if command == "compare":
     (_, shape, a), (_, other, b) = read(one)["logits"], read(two)["logits"]
     floats = [struct.unpack(f"<{len(x) // 4}f", x) for x in (a, b)]
@@ -78,15 +82,18 @@ for word in torch cores vectors memory 'disk here' openmp launcher 'shared memor
   check "doctor says $word" grep -q "^$word " "$folder/stdout"
 done
 
+python3 "$folder/tensors.py" fold $reference "$folder/folded.safetensors"
+
 # A dry run prints the configuration and starts nothing.
-run "$program" train --model llama-350m --data "$folder/samples.safetensors" --ranks 2 --batch-size 1 --dry-run
+run "$program" train --model llama-350m --data "$folder/folded.safetensors" --ranks 2 --batch-size 1 --dry-run
 check 'a dry run' test $code -eq 0
 check 'a dry run prints JSON' python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$folder/stdout"
-( ulimit -v 1500000 && "$program" train --model llama-350m --data "$folder/samples.safetensors" --ranks 2 --dry-run ) > /dev/null 2>&1
+( ulimit -v 1500000 && "$program" train --model llama-350m --data "$folder/folded.safetensors" --ranks 2 --dry-run ) > /dev/null 2>&1
 dry=$?
 check 'a dry run takes no memory for the model' test $dry -eq 0
 
 # A preset with ready samples.
-run "$program" train --model llama-tiny --data "$folder/samples.safetensors" --ranks 2 --stage 3 --steps 2 --out "$folder/preset"
+run "$program" train --model llama-tiny --data "$folder/folded.safetensors" --ranks 2 --stage 3 --steps 2 --out "$folder/preset"
 check 'a preset trains on samples' test "$code/$(losses "$folder/preset" | wc -l)" = 0/2
+fails 5 'samples.safetensors|vocabulary of 256' "$program" train --model llama-tiny --data "$folder/samples.safetensors" --steps 2 --out "$folder/wrong"
 finish
