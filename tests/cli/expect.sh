@@ -1,5 +1,5 @@
 # expect.sh: what the tests of the command line share; sourced, with `program` set.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 set -u
 model=tests/fixtures/hf/llama-gqa/model
 folder=$(mktemp -d)

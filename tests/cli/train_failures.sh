@@ -38,7 +38,9 @@ for backend in shm gloo; do
   check "$backend: no rank is left" gone "${ranks[@]}"
   grep -qE "rank 1 of 2 \(host $(hostname), pid ${ranks[1]}\) was killed by signal 9 .*memory" "$folder/messages" \
     || failed "$(printf '%s: the message:\n%s' $backend "$(grep 'error: ' "$folder/messages")")"
-  check "$backend: one error line" test "$(grep -c 'error: ' "$folder/messages")" -eq 1
+  # A survivor that noticed it first may say in which operation it waited for the killed rank; nobody says more.
+  check "$backend: two error lines at the most" test "$(grep -c 'error: ' "$folder/messages")" -le 2
+  check "$backend: all about the killed rank" test -z "$(grep 'error: ' "$folder/messages" | grep -v 'rank 1 ')"
 done
 
 # The program itself killed: its ranks die with it.
