@@ -196,7 +196,9 @@ at::Tensor Engine::gather(std::size_t flat, What what) {
   // Frozen buffers have no master: what they compute with is all there is.
   const at::Tensor source = what == What::kGradient ? state.grad : trainable ? state.master : state.compute;
   const plan::Range holds = what == What::kGradient ? state.grad_range : trainable ? state.updated : state.held;
-  if (holds.size() == state.whole.size()) return source.to(at::kFloat, false, true);
+  // In stage 1 a rank holds its whole gradient, but only its own shard of it is the sum over ranks.
+  const plan::Range valid = what == What::kGradient ? state.updated : holds;
+  if (valid.size() == state.whole.size()) return source.to(at::kFloat, false, true);
   const at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
   const at::Tensor mine = FlatState::piece(source, holds, state.shard).to(at::kFloat);
   axis_.all_gather(whole, mine, {state.layout->name, "gather for export"})->wait();

@@ -19,7 +19,7 @@ struct States {
   double formula = 0;          // bytes a rank
   std::int64_t measured = 0;   // largest rank: parameters, masters, gradients, optimizer state
   std::int64_t buffers = 0;    // largest rank: gathered slots and reduce buffers
-  std::int64_t two_units = 0;  // fp32 bytes of the two largest units' whole buffers
+  std::int64_t two_units = 0;  // fp32 bytes of two buffers of the largest unit
 };
 
 // docs/memory.md. P parameters, N ranks; gradients are fp32.
@@ -55,7 +55,7 @@ inline States measure(const formats::HfConfig& model, DType dtype, int stage, in
   std::vector<std::int64_t> sizes;
   for (const plan::FlatLayout& flat : job.plan.flats) sizes.push_back(flat.flat_numel() * 4);
   std::ranges::sort(sizes, std::greater<>());
-  result.two_units = sizes[0] + sizes[1];
+  result.two_units = 2 * sizes[0];
 
   std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks,
