@@ -60,6 +60,8 @@ void Console::banner(const std::string& run, const std::string& backend) {
   const plan::RunPlan& plan = job_.plan;
   std::ostringstream out;
   const std::int64_t tokens = plan.global_batch() * plan.seq_len;
+  const bool listed = plan.schedule.kind == plan::ScheduleKind::kList;
+  const std::string rate = listed ? "from the list lr_schedule" : shortest(plan.optimizer.lr);
   out << "model      " << job_.run_name << ": " << plan.model.family << ", " << count(plan.model.numel())
       << " parameters" << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "")
       << "\n"
@@ -71,8 +73,8 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
       << " tokens a step (" << plan.micro_batch << " a rank x " << plan.accumulation << " micro-steps x " << plan.ranks
       << " ranks), " << plan.steps << " steps\n"
-      << "optimizer  " << (plan.optimizer.decoupled_decay ? "AdamW" : "Adam") << ", lr " << shortest(plan.optimizer.lr)
-      << ", betas " << shortest(plan.optimizer.beta1) << " " << shortest(plan.optimizer.beta2) << ", weight decay "
+      << "optimizer  " << (plan.optimizer.decoupled_decay ? "AdamW" : "Adam") << ", lr " << rate << ", betas "
+      << shortest(plan.optimizer.beta1) << " " << shortest(plan.optimizer.beta2) << ", weight decay "
       << shortest(plan.optimizer.weight_decay) << "; gradient norm "
       << (plan.gradient_clipping > 0 ? "clipped to " + shortest(plan.gradient_clipping) : "not clipped") << "\n"
       << "memory     " << format_bytes(plan::state_bytes(plan))

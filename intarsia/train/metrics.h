@@ -25,7 +25,7 @@ struct Metrics {
   double comm_seconds = 0;  // waited in operations of rank 0; all of it is exposed as long as none overlaps
   double comm_exposed_seconds = 0;
   double data_seconds = 0;
-  std::int64_t peak_bytes = 0;            // largest rank, by the meter
+  std::int64_t peak_bytes = 0;                 // largest rank, by the meter
   std::optional<std::int64_t> pss_bytes = {};  // all ranks of the host; measured at logged steps
   std::optional<double> eval_loss = {};
 };

@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Settings of the "intarsia" section that decide when something is written or how ranks talk, never what is computed. The
-// number of steps is free: a run may be made longer.
+// Settings of the "intarsia" section that decide when something is written or how ranks talk, never what is computed.
+// The number of steps is free: a run may be made longer.
 constexpr std::array kFreeKeys = {"out",          "steps",      "epochs",    "resume",         "fresh",
                                   "eval_every",   "save_every", "keep",      "log_every",      "dry_run",
                                   "threads",      "bind",       "force",     "backend",        "force_copy",
