@@ -27,6 +27,8 @@ namespace {
 int run_rank_program(int argc, char** argv) {
   // c10d's warnings (no reverse name of a peer, say) are for its developers; a user who wants them sets the variable.
   ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
+  // Threads that wait for each other by spinning take the cores from ranks, and from whatever else the host runs.
+  ::setenv("OMP_WAIT_POLICY", "PASSIVE", 0);
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string program = (self.parent_path().parent_path() / "libexec" / "intarsia-rank").string();
   std::vector<char*> words;

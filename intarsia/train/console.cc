@@ -62,9 +62,9 @@ void Console::banner(const std::string& run, const std::string& backend) {
   const std::int64_t tokens = plan.global_batch() * plan.seq_len;
   const bool listed = plan.schedule.kind == plan::ScheduleKind::kList;
   const std::string rate = listed ? "from the list lr_schedule" : shortest(plan.optimizer.lr);
-  out << "model      " << job_.run_name << ": " << plan.model.family << ", " << count(plan.model.numel())
-      << " parameters" << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "")
-      << "\n"
+  out << "model      " << job_.run_name << " (" << plan.model.family << ")"
+      << ", " << count(plan.model.numel()) << " parameters"
+      << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
       << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO stage "
       << plan.stage << ", " << short_name(plan.compute_dtype) << ", " << plan.threads << " thread"
       << (plan.threads > 1 ? "s" : "") << " a rank"
@@ -80,7 +80,7 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << "memory     " << format_bytes(plan::state_bytes(plan))
       << " a rank for parameters, gradients and optimizer state; activations come on top\n"
       << "run        " << run << "\n";
-  for (const std::string& line : job_.notes) out << "note       " << line << "\n";
+  for (const std::string& line : job_.notes) out << line << "\n";
   note(out.str());
 }
 

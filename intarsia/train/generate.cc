@@ -26,8 +26,6 @@ std::int64_t choose_token(const at::Tensor& logits, double temperature, double t
 
 void generate(shard::Engine& engine, models::Model& model, std::int64_t max_positions, std::vector<std::int64_t> ids,
               const GenerateOptions& options, const std::function<bool(std::int64_t id)>& on_token) {
-  INTARSIA_CHECK(kUsage, options.temperature >= 0, "--temperature ", options.temperature, " is below 0");
-  INTARSIA_CHECK(kUsage, options.top_p > 0 && options.top_p <= 1, "--top-p ", options.top_p, " is not in (0, 1]");
   INTARSIA_CHECK(kUsage, !ids.empty(), "the prompt has no token; give a text");
   const at::NoGradGuard no_grad;
   const std::uint64_t key = philox_key(options.seed, "generate");

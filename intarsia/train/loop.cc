@@ -36,6 +36,14 @@ double unix_time() {
 
 bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
 
+// Whether a schedule's shape follows the number of updates, so that a longer run is another one from its start.
+bool ends_with_the_run(const plan::LrSchedule& schedule) {
+  using plan::ScheduleKind;
+  return schedule.kind == ScheduleKind::kWarmupDecayLR || schedule.kind == ScheduleKind::kWarmupCosineLR ||
+         schedule.kind == ScheduleKind::kHfLinear || schedule.kind == ScheduleKind::kHfCosine ||
+         schedule.kind == ScheduleKind::kHfCosineWithMinLr;
+}
+
 class Loop {
  public:
   Loop(const TrainJob& job, comm::Communicator& axis)
@@ -60,6 +68,7 @@ class Loop {
   data::Sampler sampler_;
   bool is_first_;
   std::string run_;
+  std::optional<RunLock> lock_;  // rank 0's
   Assembly assembly_;
   checkpoint::Progress progress_;
   std::int64_t saved_step_ = -1;
@@ -73,13 +82,15 @@ void Loop::open_run() {
     if (!is_first_) return;
     chosen = job_.out.empty() ? new_run_folder(job_.run_name) : job_.out;
     make_run_folder(chosen);
+    lock_.emplace(chosen);
     if (job_.loop.fresh) fs::remove_all(fs::path(chosen) / "checkpoints");
   });
   run_ = checkpoint::broadcast_text(axis_, chosen);
 }
 
 void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
-  std::vector<std::string> changed = changed_keys(manifest.config, job_.config_json);
+  std::vector<std::string> changed =
+      changed_keys(manifest.config, job_.config_json, ends_with_the_run(job_.plan.schedule));
   std::erase_if(changed, [&](const std::string& key) {
     for (const std::string& allowed : job_.loop.changes_allowed)
       if (key == allowed || key.starts_with(allowed + ".") || key.ends_with("." + allowed)) return true;
@@ -110,6 +121,9 @@ void Loop::resume() {
   saved_step_ = progress_.step;
   if (is_first_) {
     console_.note(concat("resumed from ", from, ": step ", progress_.step, ", ", progress_.tokens, " tokens"));
+    if (progress_.step >= job_.plan.steps)
+      console_.note(
+          concat("nothing to train: the run has ", progress_.step, " steps, --steps asks for ", job_.plan.steps));
   }
 }
 
@@ -165,6 +179,9 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
   const bool last = progress_.step == job_.plan.steps;
   if (every(job_.loop.eval_every, progress_.step) || last) evaluate_now(&metrics);
   if (!is_first_) return;
+  if (result.skipped)
+    console_.note(concat("step ", progress_.step, " is skipped: ",
+                         result.tokens == 0 ? "it has no target token" : "its loss or gradient is not finite"));
   metrics_ << metrics_line(metrics) << "\n" << std::flush;
   if (!metrics_) log_warning(concat(path("metrics.jsonl"), " cannot be written; training goes on"));
 }
@@ -190,10 +207,11 @@ RunEnd Loop::finish(bool stopped) {
   checkpoint::export_hf(*assembly_.engine, job_.model, path("model"),
                         {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory});
   if (is_first_)
-    console_.note(concat("done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ",
-                         path("loss.svg"), "\n  model       ", path("model"),
-                         "\n  try it      intarsia generate --model ", path("model"),
-                         " --prompt \"...\"\n  go on       the same command with more --steps"));
+    console_.note(
+        concat("done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ", path("loss.svg"),
+               "\n  model       ", path("model"), "\n  try it      intarsia generate --model ", path("model"),
+               " --prompt \"...\"",
+               ends_with_the_run(job_.plan.schedule) ? "" : "\n  go on       the same command with more --steps"));
   return RunEnd::kDone;
 }
 
@@ -225,7 +243,7 @@ RunEnd Loop::run() {
     INTARSIA_CHECK(kNumeric, progress_.bad_steps < job_.loop.max_bad_steps || !bad, "the loss or the gradient was not ",
                    "finite in ", progress_.bad_steps, " steps in a row, the last one ", progress_.step, " (loss ",
                    shortest(result.loss), ", gradient norm ", shortest(result.grad_norm),
-                   "); nothing of it went into the weights. Lower --lr, or look at the data of these steps");
+                   "); nothing of these steps went into the weights. Lower --lr, or look at the data of these steps");
     stopped = result.stop;
     if (!stopped && every(job_.loop.save_every, progress_.step)) {
       try {
@@ -238,6 +256,9 @@ RunEnd Loop::run() {
       }
     }
   }
+  INTARSIA_CHECK(kNumeric, stopped || progress_.bad_steps == 0, "the run ended with ", progress_.bad_steps,
+                 " steps in a row whose loss or gradient was not finite: it is not saved and not exported, earlier ",
+                 "checkpoints are as before. Lower --lr, or look at the data of these steps");
   return finish(stopped && progress_.step < job_.plan.steps);
 }
 

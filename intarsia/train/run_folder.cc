@@ -1,7 +1,13 @@
 #include "intarsia/train/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -43,12 +49,13 @@ void make_run_folder(const std::string& run) {
   }
 }
 
-std::vector<std::string> changed_keys(const std::string& before, const std::string& now) {
+std::vector<std::string> changed_keys(const std::string& before, const std::string& now, bool steps_matter) {
   const nlohmann::json a = nlohmann::json::parse(before, nullptr, false).flatten();
   const nlohmann::json b = nlohmann::json::parse(now, nullptr, false).flatten();
   std::vector<std::string> keys;
   const auto note = [&](const std::string& path) {
-    if (!is_free(path) && std::ranges::find(keys, path.substr(1)) == keys.end()) keys.push_back(path.substr(1));
+    const bool free = is_free(path) && !(steps_matter && path == "/intarsia/steps");
+    if (!free && std::ranges::find(keys, path.substr(1)) == keys.end()) keys.push_back(path.substr(1));
   };
   for (const auto& [path, value] : a.items())
     if (!b.contains(path) || b[path] != value) note(path);
@@ -57,5 +64,14 @@ std::vector<std::string> changed_keys(const std::string& before, const std::stri
   for (std::string& key : keys) std::ranges::replace(key, '/', '.');
   return keys;
 }
+
+RunLock::RunLock(const std::string& run) : fd_(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  INTARSIA_CHECK(kIo, fd_ >= 0, run, ": cannot be opened: ", std::strerror(errno));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(fd_);
+  fail(ErrorKind::kUsage, "another run is writing in ", run, "; wait for its end, or give another folder with --out");
+}
+
+RunLock::~RunLock() { ::close(fd_); }
 
 }  // namespace intarsia::train

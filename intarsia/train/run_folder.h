@@ -13,7 +13,21 @@ std::string new_run_folder(const std::string& name);
 void make_run_folder(const std::string& run);
 
 // Keys (as paths) whose values differ between two JSON texts; what only one has differs too. Keys that cannot change
-// what a run computes (intervals, folders, timeouts) are left out.
-std::vector<std::string> changed_keys(const std::string& before, const std::string& now);
+// what a run computes (intervals, folders, timeouts) are left out; the number of steps too, unless `steps_matter`
+// because the schedule's shape follows it.
+std::vector<std::string> changed_keys(const std::string& before, const std::string& now, bool steps_matter);
+
+// Held by the one run that writes in RUN, until the object or the process ends. File systems without locks let it pass.
+class RunLock {
+ public:
+  // Errors: kUsage when another process holds it; kIo when RUN cannot be opened.
+  explicit RunLock(const std::string& run);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int fd_;
+};
 
 }  // namespace intarsia::train

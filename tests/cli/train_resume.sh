@@ -66,6 +66,20 @@ check '--resume PATH' test $code -eq 0
 check '--resume PATH says so' grep -q "resumed from $folder/parts/checkpoints/step-$steps: step $steps" "$folder/stderr"
 fails 5 'step-999' "${base[@]}" --out "$folder/branch2" --steps 3 --resume "$folder/parts/checkpoints/step-999"
 
+# A run that is longer already has nothing to train; a schedule that follows the number of steps is part of the run.
+expect 0 "nothing to train: the run has $steps steps" "${base[@]}" --out "$folder/parts" --steps 5
+run "${base[@]}" --out "$folder/cosine" --steps 4 --schedule cosine
+check 'a cosine' test $code -eq 0
+fails 2 'intarsia.steps' "${base[@]}" --out "$folder/cosine" --steps 8 --schedule cosine
+
+# A folder belongs to one run at a time.
+"${base[@]}" --out "$folder/busy" --steps 1000000 > /dev/null 2>&1 &
+holder=$!
+wait_for "$folder/busy/metrics.jsonl" '"step": 3'
+fails 2 'another run is writing in' "${base[@]}" --out "$folder/busy" --steps 3
+kill -TERM $holder
+wait $holder
+
 # The threads of one process compute what processes compute.
 run "${base[@]}" --out "$folder/threads" --steps 20 --backend threads
 check 'threads' test "$code/$(losses "$folder/threads")" = "0/$(head -20 "$folder/want")"

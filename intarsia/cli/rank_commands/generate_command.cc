@@ -23,6 +23,9 @@ int generate_command(int argc, char** argv) {
   if (parse_arguments(app, argc, argv)) return 0;
   INTARSIA_CHECK(kUsage, options.max_new_tokens >= 1, "--max-new-tokens ", options.max_new_tokens,
                  "; allowed: 1 or more");
+  INTARSIA_CHECK(kUsage, options.temperature >= 0, "--temperature ", options.temperature, "; allowed: 0 or more");
+  INTARSIA_CHECK(kUsage, options.top_p > 0 && options.top_p <= 1, "--top-p ", options.top_p,
+                 "; allowed: above 0, to 1");
   options.seed = arguments.seed;
 
   const plan::ModelSource model = plan::find_model(arguments.model);
@@ -36,6 +39,7 @@ int generate_command(int argc, char** argv) {
   plan.threads = arguments.threads > 0 ? arguments.threads : static_cast<int>(launch::read_cores().all.size());
 
   return run_ranks({}, plan, launch::Bind::kNone, [&](comm::Communicator& axis) {
+    train::catch_stop_signals();
     const auto weights = train::open_weights(model.directory, model.directory.empty(), plan);
     shard::Engine engine(plan, axis, *weights);
     const auto network = models::make_model(model.config, plan.model, plan::Recompute::kNone);

@@ -19,7 +19,6 @@
 #include "intarsia/comm/mesh.h"
 #include "intarsia/launch/local_ranks.h"
 #include "intarsia/tensor/memory_meter.h"
-#include "intarsia/train/process.h"
 
 namespace intarsia::cli {
 namespace {
@@ -87,8 +86,6 @@ int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, cons
   std::unique_ptr<comm::Mesh> mesh;
   try {
     mesh = comm::Mesh::create(plan, rendezvous);
-    // Only now: until all ranks have met nobody looks at the flag, and a signal should end the wait.
-    train::catch_stop_signals();
     return body(mesh->data());
   } catch (...) {
     const auto [code, text] = describe(std::current_exception());

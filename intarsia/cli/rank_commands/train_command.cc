@@ -12,6 +12,7 @@
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
 #include "intarsia/train/loop.h"
+#include "intarsia/train/process.h"
 #include "intarsia/train/run_folder.h"
 
 namespace intarsia::cli {
@@ -73,6 +74,8 @@ int train_command(int argc, char** argv) {
   if (input.file.empty() && is_first)
     log_note(concat("without a --config this run amounts to the following JSON:\n", job.config_json));
   return run_ranks(source, job.plan, bind_of(resolved.config.run.bind), [&](comm::Communicator& axis) {
+    // Only now: until all ranks have met nobody looks at the flag, and a signal should end the wait.
+    train::catch_stop_signals();
     return train::run_job(job, axis) == train::RunEnd::kStopped ? 75 : 0;
   });
 }
