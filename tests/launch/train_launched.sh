@@ -13,9 +13,10 @@ case $how in
   hosts)
     [ "$(id -u)" = 0 ] || skip "network namespaces need root"
     command -v ip >/dev/null || skip "ip is not installed (Debian: iproute2)"
-    ip netns add "probe-$$" 2>/dev/null || skip "network namespaces cannot be made here (a container without CAP_SYS_ADMIN?)"
-    ip netns del "probe-$$"
-    launcher=(tools/hosts -n 2)
+    # In a mount namespace of its own, so that what `ip netns` mounts is gone with the test.
+    unshare -m sh -c "ip netns add probe-$$ && ip netns exec probe-$$ true; code=\$?; ip netns del probe-$$; exit \$code" 2>/dev/null ||
+      skip "network namespaces cannot be made or entered here (a container without CAP_SYS_ADMIN, or a chroot?)"
+    launcher=(unshare -m tools/hosts -n 2)
     ;;
   torchrun)
     [ -n "${INTARSIA_PYTHON:-}" ] || skip "INTARSIA_PYTHON is not set; ./dev test-slow sets it"
