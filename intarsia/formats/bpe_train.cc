@@ -136,7 +136,7 @@ std::vector<AddedToken> as_added(const std::vector<std::string>& contents) {
 }  // namespace
 
 BpeTrainer::BpeTrainer(BpeTrainOptions options)
-    : options_(std::move(options)), special_(as_added(options_.special_tokens), false), splitter_(options_.pattern) {
+    : options_(std::move(options)), special_(as_added(options_.special_tokens)), splitter_(options_.pattern) {
   const auto least = 256 + static_cast<std::int64_t>(options_.special_tokens.size());
   INTARSIA_CHECK(kUsage, options_.vocab_size >= least && options_.vocab_size <= kMaxTrainedVocab, "a vocabulary of ",
                  options_.vocab_size, " tokens: allowed is ", least, " (256 bytes and ", options_.special_tokens.size(),

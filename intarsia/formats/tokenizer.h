@@ -1,4 +1,5 @@
-// Text to token ids and back, as a Hugging Face tokenizer.json of a byte-level BPE says (GPT-2, Llama 3, Qwen2).
+// Text to token ids and back, as a Hugging Face tokenizer.json says: a BPE over bytes (GPT-2, Llama 3, Qwen2, SmolLM)
+// or over characters with a fallback to bytes (Llama 2, Mistral).
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,10 @@ class Tokenizer {
   // post-processor ended with it. Errors: as encode's; kConfig when the tokenizer has no end-of-text token.
   std::vector<std::int32_t> encode_document(std::string_view text, const Progress& progress = {}) const;
 
-  // The text of ids; each maximal invalid part of its bytes becomes one U+FFFD. Ids that the tokenizer does not know
-  // stand for nothing: the model's vocabulary may be larger. Errors: kUsage for negative ids.
+  // The text of ids. Bytes that are not UTF-8 become U+FFFD: one for each maximal invalid part or, as the Hugging Face
+  // library does with byte fallback, one for each byte of a run of byte tokens that is not UTF-8 as a whole.
+  // Ids that the tokenizer does not know stand for nothing: the model's vocabulary may be larger.
+  // Errors: kUsage for negative ids.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
 
   // Tokens, added ones included; ids are 0 to vocab_size() - 1.
@@ -45,7 +48,8 @@ class Tokenizer {
   // The token that ends a text: eos_token of tokenizer_config.json, else eos_token_id of config.json (its first), else
   // the added token <|endoftext|> or <|end_of_text|>.
   std::optional<std::int32_t> end_of_text() const;
-  // The bytes that an id stands for; nothing for ids at and above vocab_size().
+  // The bytes that an id stands for (a begin token's name for itself, U+2581 for a space); nothing for ids at and above
+  // vocab_size().
   std::string_view token_bytes(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
   // Bytes of text that the ids stand for, special tokens counted as none: the divisor of bits per byte.
@@ -54,6 +58,7 @@ class Tokenizer {
   const std::string& name() const;
 
  private:
+  friend class StreamDecoder;
   struct Impl;
   std::shared_ptr<const Impl> impl_;
 };
@@ -64,14 +69,20 @@ class StreamDecoder {
   // `tokenizer` is copied (cheap).
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  // The text that this id completes; a code point whose bytes are not all there is held back.
+  // The text that this id completes; a code point whose bytes are not all there is held back, with byte fallback a
+  // whole run of byte tokens.
   std::string push(std::int32_t id);
   // What is still held back, as U+FFFD; nothing if all text is out. The parts together equal decode() of all ids.
   std::string finish();
 
  private:
+  std::string push_byte_level(std::string_view bytes);
+  std::string push_fallback(std::int32_t id);
+  std::string end_of_run();
+
   Tokenizer tokenizer_;
   bool skip_special_;
+  bool begun_ = false;  // text came out
   std::string held_;
 };
 

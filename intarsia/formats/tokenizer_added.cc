@@ -1,6 +1,7 @@
 #include "intarsia/formats/tokenizer_added.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "intarsia/formats/tokenizer_text.h"
 
@@ -16,9 +17,9 @@ std::pair<char32_t, std::size_t> code_point_before(std::string_view text, std::s
 
 }  // namespace
 
-AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens, bool nfc) : tokens_(tokens), nodes_(1) {
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), nodes_(1) {
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    const std::string content = nfc ? normalize_nfc(tokens_[i].content) : tokens_[i].content;
+    const std::string& content = tokens_[i].content;
     starts_[static_cast<unsigned char>(content[0])] = true;
     std::size_t node = 0;
     for (const unsigned char byte : content) {

@@ -18,8 +18,8 @@ namespace intarsia::formats {
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
-  // The tokens' `normalized` does not matter here; with `nfc` their contents are normalized before.
-  AddedTokenFinder(const std::vector<AddedToken>& tokens, bool nfc);
+  // Looks for the contents as they stand; the tokens' `normalized` does not matter here. No content is empty.
+  explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
   bool empty() const { return tokens_.empty(); }
 

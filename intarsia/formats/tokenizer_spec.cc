@@ -1,22 +1,22 @@
 #include "intarsia/formats/tokenizer_spec.h"
 
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/tokenizer_json.h"
 
 namespace intarsia::formats {
 namespace {
 
 using nlohmann::json;
 
-// Reads one file; every message begins with its name.
-class Reader {
+// Reads the vocabulary, the merges and the added tokens of one file.
+class Reader : TokenizerJson {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  using TokenizerJson::TokenizerJson;
 
   TokenizerSpec read(std::string_view text) {
     const json root = parse(text);
@@ -32,74 +32,11 @@ class Reader {
     read_model(root["model"]);
     read_added(optional(root, "added_tokens"));
     check_ids();
-    read_normalizer(optional(root, "normalizer"));
-    read_pre_tokenizer(optional(root, "pre_tokenizer"), "pre_tokenizer");
-    if (!byte_level_) refuse("pre_tokenizer without ByteLevel (only byte-level BPE is built)");
-    read_post_processor(optional(root, "post_processor"), "post_processor");
-    read_decoder(optional(root, "decoder"));
+    read_tokenizer_steps(*this, root, spec_);
     return std::move(spec_);
   }
 
  private:
-  template <typename... Parts>
-  void require(bool holds, const Parts&... parts) const {
-    if (!holds) fail(ErrorKind::kFormat, file_, ": ", parts...);
-  }
-  template <typename... Parts>
-  [[noreturn]] void refuse(const Parts&... parts) const {
-    fail(ErrorKind::kUnsupported, file_, ": this tokenizer needs ", parts..., ", which is not supported");
-  }
-
-  static std::string shown(const json& value) {
-    return printable(value.dump(-1, ' ', false, json::error_handler_t::replace));
-  }
-
-  json parse(std::string_view text) const {
-    // Deep nesting would overflow the stack of whatever walks the value later.
-    const auto shallow = [&](int depth, json::parse_event_t, json&) {
-      require(depth <= 16, "lists and objects are nested more than 16 deep");
-      return true;
-    };
-    try {
-      return json::parse(text, shallow);
-    } catch (const json::exception& error) {
-      fail(ErrorKind::kFormat, file_, ": not valid JSON: ", printable(error.what()));
-    }
-  }
-
-  void check_keys(const json& object, std::string_view where, std::initializer_list<std::string_view> known) const {
-    require(object.is_object(), where, " must be an object, found ", object.type_name());
-    for (const auto& [key, value] : object.items()) {
-      bool found = false;
-      for (const std::string_view k : known) found = found || key == k;
-      if (!found) refuse("key \"", printable(key), "\" of ", where);
-    }
-  }
-
-  static const json& optional(const json& object, const char* key) {
-    static const json null;
-    if (!object.is_object()) return null;
-    const auto found = object.find(key);
-    return found == object.end() ? null : *found;
-  }
-
-  bool boolean(const json& object, const char* key, bool otherwise, std::string_view where) const {
-    const json& value = optional(object, key);
-    if (value.is_null()) return otherwise;
-    require(value.is_boolean(), where, ": \"", key, "\" must be true or false, found ", shown(value));
-    return value.get<bool>();
-  }
-
-  const std::string& string(const json& value, std::string_view where) const {
-    require(value.is_string(), where, " must be a string, found ", value.type_name());
-    return value.get_ref<const std::string&>();
-  }
-
-  std::string type_of(const json& part, std::string_view where) const {
-    require(part.is_object(), where, " must be an object, found ", part.type_name());
-    return string(optional(part, "type"), concat("\"type\" of ", where));
-  }
-
   std::int32_t id(const json& value, std::string_view where) const {
     require(value.is_number_unsigned() && value.get<std::uint64_t>() < id_limit_, "id of ", where, " is ", shown(value),
             ", but ids have no gap and there are ", id_limit_, " tokens");
@@ -143,9 +80,7 @@ class Reader {
       const json& value = optional(model, affix);
       if (!value.is_null() && value != "") refuse("model.", affix, " ", shown(value));
     }
-    if (boolean(model, "byte_fallback", false, "model")) {
-      refuse("model.byte_fallback (tokenizers in the manner of Llama 2)");
-    }
+    spec_.byte_fallback = boolean(model, "byte_fallback", false, "model");
     spec_.ignore_merges = boolean(model, "ignore_merges", false, "model");
     // unk_token and fuse_unk never act: the reader demands a token for every byte.
 
@@ -213,135 +148,10 @@ class Reader {
     }
   }
 
-  void read_normalizer(const json& part) {
-    if (part.is_null()) return;
-    const std::string type = type_of(part, "normalizer");
-    if (type == "NFC") {
-      check_keys(part, "normalizer NFC", {"type"});
-      spec_.nfc = true;
-    } else if (type == "Sequence") {
-      check_keys(part, "normalizer Sequence", {"type", "normalizers"});
-      for (const json& inner : list(part, "normalizers", "normalizer Sequence")) {
-        if (type_of(inner, "normalizer") == "Sequence") refuse("a normalizer Sequence inside another");
-        read_normalizer(inner);
-      }
-    } else {
-      refuse("normalizer ", printable(type));
-    }
-  }
-
-  const json& list(const json& part, const char* key, std::string_view where) const {
-    const json& value = optional(part, key);
-    require(value.is_array(), where, ": \"", key, "\" must be a list, found ", value.type_name());
-    require(value.size() <= 64, where, ": \"", key, "\" has ", value.size(), " entries, allowed are 64");
-    return value;
-  }
-
-  void read_pre_tokenizer(const json& part, std::string_view where) {
-    if (part.is_null()) return;
-    // ByteLevel turns text into its byte alphabet: what follows it would see other characters.
-    if (byte_level_) refuse("a pre_tokenizer after ByteLevel");
-    const std::string type = type_of(part, where);
-    if (type == "ByteLevel") {
-      check_keys(part, "pre_tokenizer ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
-      if (boolean(part, "add_prefix_space", true, where)) spec_.steps.push_back({PreTokenizeStep::kPrefixSpace});
-      if (boolean(part, "use_regex", true, where)) {
-        spec_.steps.push_back({PreTokenizeStep::kWords, WordPattern::kGpt2});
-      }
-      byte_level_ = true;
-    } else if (type == "Split") {
-      read_split(part);
-    } else if (type == "Sequence" && where == "pre_tokenizer") {
-      check_keys(part, "pre_tokenizer Sequence", {"type", "pretokenizers"});
-      for (const json& inner : list(part, "pretokenizers", "pre_tokenizer Sequence")) {
-        read_pre_tokenizer(inner, "pre_tokenizer in a Sequence");
-      }
-    } else {
-      refuse("pre_tokenizer ", printable(type));
-    }
-  }
-
-  void read_split(const json& part) {
-    check_keys(part, "pre_tokenizer Split", {"type", "pattern", "behavior", "invert"});
-    const json& pattern = optional(part, "pattern");
-    check_keys(pattern, "pattern of pre_tokenizer Split", {"Regex", "String"});
-    if (!pattern.contains("Regex")) refuse("pre_tokenizer Split by the string ", shown(optional(pattern, "String")));
-    const std::string& regex = string(pattern["Regex"], "pattern of pre_tokenizer Split");
-    const std::string& behavior = string(optional(part, "behavior"), "behavior of pre_tokenizer Split");
-    const bool invert = boolean(part, "invert", false, "pre_tokenizer Split");
-    // The known patterns match every character, so keeping the matches and removing the rest is the same.
-    if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert)) {
-      refuse("pre_tokenizer Split with behavior ", printable(behavior), " and invert ", invert ? "true" : "false");
-    }
-    for (const WordPattern known : {WordPattern::kGpt2, WordPattern::kLlama3, WordPattern::kQwen2}) {
-      if (regex == source(known)) {
-        spec_.steps.push_back({PreTokenizeStep::kWords, known});
-        return;
-      }
-    }
-    refuse("pre_tokenizer Split by the pattern ", printable(regex), " (known are those of GPT-2, Llama 3 and Qwen2)");
-  }
-
-  void read_post_processor(const json& part, std::string_view where) {
-    if (part.is_null()) return;
-    const std::string type = type_of(part, where);
-    if (type == "ByteLevel") {  // moves offsets only
-      check_keys(part, "post_processor ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    } else if (type == "TemplateProcessing") {
-      read_template(part);
-    } else if (type == "Sequence" && where == "post_processor") {
-      check_keys(part, "post_processor Sequence", {"type", "processors"});
-      for (const json& inner : list(part, "processors", "post_processor Sequence")) {
-        read_post_processor(inner, "post_processor in a Sequence");
-      }
-    } else {
-      refuse("post_processor ", printable(type));
-    }
-  }
-
-  void read_template(const json& part) {
-    const std::string where = "post_processor TemplateProcessing";
-    check_keys(part, where, {"type", "single", "pair", "special_tokens"});
-    std::vector<std::int32_t> before, after;
-    bool seen_text = false;
-    for (const json& piece : list(part, "single", where)) {
-      require(piece.is_object() && piece.size() == 1, where, ": a piece of \"single\" is ", shown(piece));
-      if (piece.contains("Sequence")) {
-        require(!seen_text && optional(piece["Sequence"], "id") == "A", where, ": \"single\" must have text A once");
-        seen_text = true;
-        continue;
-      }
-      require(piece.contains("SpecialToken") && piece["SpecialToken"].is_object(), where, ": a piece of \"single\" is ",
-              shown(piece), ", known are Sequence and SpecialToken");
-      const std::string& token = string(optional(piece["SpecialToken"], "id"), where);
-      const json& tokens = optional(part, "special_tokens");
-      require(tokens.is_object() && tokens.contains(token) && tokens[token].is_object(), where, ": \"",
-              printable(token), "\" is not in special_tokens");
-      for (const json& value : list(tokens[token], "ids", where)) {
-        const std::int32_t special = id(value, where);
-        require(static_cast<std::size_t>(special) < spec_.tokens.size(), where, ": id ", special,
-                " is not in the vocabulary of ", spec_.tokens.size());
-        (seen_text ? after : before).push_back(special);
-      }
-    }
-    require(seen_text, where, ": \"single\" has no text");
-    spec_.prefix.insert(spec_.prefix.begin(), before.begin(), before.end());
-    spec_.suffix.insert(spec_.suffix.end(), after.begin(), after.end());
-  }
-
-  void read_decoder(const json& part) {
-    if (part.is_null()) refuse("a missing decoder (only ByteLevel is built)");
-    const std::string type = type_of(part, "decoder");
-    if (type != "ByteLevel") refuse("decoder ", printable(type), " (only ByteLevel is built)");
-    check_keys(part, "decoder ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  }
-
-  const std::string& file_;
   TokenizerSpec spec_;
   std::vector<bool> placed_;
   std::unordered_map<std::string, std::int32_t> id_of_;
   std::uint64_t id_limit_ = 0;
-  bool byte_level_ = false;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a Hugging Face tokenizer.json of a byte-level BPE says, as plain data.
+// What a Hugging Face tokenizer.json says, as plain data: a BPE over bytes (GPT-2, Llama 3, Qwen2) or over characters
+// with a fallback to bytes (Llama 2).
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,26 @@ struct AddedToken {
   bool normalized = false;   // looked for after normalization, else before
 };
 
+// One step of normalization, applied to the text between added tokens.
+struct NormalizeStep {
+  enum Kind { kNfc, kPrepend, kReplace };
+  Kind kind = kNfc;
+  std::string from = {};  // kReplace
+  std::string to = {};    // kReplace, kPrepend
+};
+
+// U+2581, which character vocabularies write in place of a space.
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+
 // One step of pre-tokenization, applied to every piece that the step before left.
 struct PreTokenizeStep {
-  enum Kind { kPrefixSpace, kWords };
+  // kPrefixSpace: a piece begins with a space. kMetaspace: spaces become U+2581, one stands before a piece that begins
+  // without (Where::kFirst: only at the begin of the text). kWords: cut.
+  enum Kind { kPrefixSpace, kMetaspace, kWords };
+  enum Where { kNever, kFirst, kAlways };
   Kind kind = kWords;
-  WordPattern pattern = WordPattern::kGpt2;  // for kWords
+  WordPattern pattern = WordPattern::kGpt2;  // of kWords
+  Where prepend = kNever;                    // of kMetaspace
 };
 
 struct TokenizerSpec {
@@ -34,7 +50,11 @@ struct TokenizerSpec {
   std::vector<bool> in_model;       // by id: in the BPE vocabulary (the others are only added)
   std::vector<BpeMerge> merges;     // strongest first
   bool ignore_merges = false;       // a word that is a token needs no merges
-  bool nfc = false;                 // text is brought into Unicode form NFC
+  // Tokens are characters, and a character without a token becomes its bytes, "<0x0A>"; else tokens are written in the
+  // byte alphabet (tokenizer_text.h).
+  bool byte_fallback = false;
+  bool strip_first_space = false;  // decoding drops one space at the begin of the text
+  std::vector<NormalizeStep> normalize;
   std::vector<PreTokenizeStep> steps;
   std::vector<AddedToken> added;
   std::vector<std::int32_t> prefix, suffix;  // ids that the post-processor puts around a text

@@ -2,7 +2,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <unordered_map>
@@ -160,6 +162,31 @@ std::optional<std::string> from_byte_alphabet(std::string_view token) {
     if (found == byte_alphabet().to_byte.end()) return std::nullopt;
     out.push_back(static_cast<char>(found->second));
     at += part.length;
+  }
+  return out;
+}
+
+std::string byte_token(unsigned char byte) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
+}
+
+std::optional<unsigned char> from_byte_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
+  unsigned char byte = 0;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  if (error != std::errc() || end != token.data() + 5) return std::nullopt;
+  return byte;
+}
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t found = std::min(text.find(from, at), text.size());
+    out.append(text, at, found - at);
+    if (found < text.size()) out += to;
+    at = found + from.size();
   }
   return out;
 }

@@ -40,6 +40,13 @@ std::string to_byte_alphabet(std::string_view bytes);
 // The bytes that a token of such a vocabulary stands for; none if a character is outside the alphabet.
 std::optional<std::string> from_byte_alphabet(std::string_view token);
 
+// "<0x0A>", the token that stands for a byte in a vocabulary of characters; its byte, or none for any other text.
+std::string byte_token(unsigned char byte);
+std::optional<unsigned char> from_byte_token(std::string_view token);
+
+// Every `from` (not empty) replaced by `to`, from left to right.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+
 // Unicode normalization form C of valid UTF-8.
 std::string normalize_nfc(std::string_view text);
 

@@ -4,6 +4,8 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <array>
+#include <mutex>
 #include <string>
 
 #include "intarsia/base/error.h"
@@ -27,12 +29,31 @@ constexpr const char* kQwen2Program = BEFORE_NUMBERS "\\p{N}|" AFTER_NUMBERS;
 #undef BEFORE_NUMBERS
 #undef SPACES
 
-constexpr std::string_view kGpt2Source =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kLlama3Source =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2Source =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+#define METASPACE "\\x{2581}"
+
+struct Rule {
+  std::string_view name;
+  std::string_view source;
+  const char* program;
+};
+
+// By WordPattern.
+constexpr std::array<Rule, 7> kRules = {{
+    {"gpt2", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", kGpt2Program},
+    {"llama3",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     kLlama3Program},
+    {"qwen2",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     kQwen2Program},
+    {"digits", R"(\p{N})", "\\p{N}|[^\\p{N}]+"},
+    {"numbers", R"(\p{N}+)", "\\p{N}+|[^\\p{N}]+"},
+    {"metaspace", "", METASPACE "[^" METASPACE "]*|[^" METASPACE "]+"},
+    {"space_runs", "", METASPACE "*[^" METASPACE "]+|" METASPACE "+"},
+}};
+#undef METASPACE
+
+const Rule& rule_of(WordPattern pattern) { return kRules.at(static_cast<std::size_t>(pattern)); }
 
 struct CodeDeleter {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
@@ -49,50 +70,20 @@ pcre2_code* compile(const char* program) {
   return code;
 }
 
+// Compiled when first asked for, then shared.
 const pcre2_code* compiled(WordPattern pattern) {
-  using Code = std::unique_ptr<pcre2_code, CodeDeleter>;
-  switch (pattern) {
-    case WordPattern::kGpt2: {
-      static const Code code(compile(kGpt2Program));
-      return code.get();
-    }
-    case WordPattern::kLlama3: {
-      static const Code code(compile(kLlama3Program));
-      return code.get();
-    }
-    case WordPattern::kQwen2: {
-      static const Code code(compile(kQwen2Program));
-      return code.get();
-    }
-  }
-  INTARSIA_INVARIANT(false, "unknown word pattern");
+  static std::mutex mutex;
+  static std::array<std::unique_ptr<pcre2_code, CodeDeleter>, kRules.size()> codes;
+  const std::lock_guard lock(mutex);
+  auto& code = codes.at(static_cast<std::size_t>(pattern));
+  if (!code) code.reset(compile(rule_of(pattern).program));
+  return code.get();
 }
 
 }  // namespace
 
-std::string_view name(WordPattern pattern) {
-  switch (pattern) {
-    case WordPattern::kGpt2:
-      return "gpt2";
-    case WordPattern::kLlama3:
-      return "llama3";
-    case WordPattern::kQwen2:
-      return "qwen2";
-  }
-  INTARSIA_INVARIANT(false, "unknown word pattern");
-}
-
-std::string_view source(WordPattern pattern) {
-  switch (pattern) {
-    case WordPattern::kGpt2:
-      return kGpt2Source;
-    case WordPattern::kLlama3:
-      return kLlama3Source;
-    case WordPattern::kQwen2:
-      return kQwen2Source;
-  }
-  INTARSIA_INVARIANT(false, "unknown word pattern");
-}
+std::string_view name(WordPattern pattern) { return rule_of(pattern).name; }
+std::string_view source(WordPattern pattern) { return rule_of(pattern).source; }
 
 struct WordSplitter::Match {
   const pcre2_code* code;

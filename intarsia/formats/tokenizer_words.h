@@ -8,11 +8,19 @@
 namespace intarsia::formats {
 
 // The known splitting rules. Intarsia runs no pattern that a file brings: a file's pattern is looked up here.
-enum class WordPattern { kGpt2, kLlama3, kQwen2 };
+enum class WordPattern {
+  kGpt2,
+  kLlama3,
+  kQwen2,
+  kDigits,     // each digit alone, and what lies between
+  kNumbers,    // each run of digits, and what lies between
+  kMetaspace,  // U+2581 begins a word
+  kSpaceRuns,  // the same, but a run of U+2581 is not cut
+};
 
-// "gpt2", "llama3", "qwen2".
+// "gpt2", "llama3", "qwen2", ...
 std::string_view name(WordPattern pattern);
-// The regular expression as tokenizer.json files write it.
+// The regular expression, as tokenizer.json files write it where they have one.
 std::string_view source(WordPattern pattern);
 
 // Calls out for each word of a text, in order; together the words are the text.
