@@ -9,6 +9,7 @@
 #include "intarsia/base/dtype.h"
 #include "intarsia/plan/lr_schedule.h"
 #include "intarsia/plan/model_spec.h"
+#include "intarsia/plan/optimizer_plan.h"
 #include "intarsia/plan/unit_layout.h"
 
 namespace intarsia::plan {
@@ -27,17 +28,6 @@ struct Placement {
 Placement placement_of_stage(int stage);
 
 enum class Recompute { kNone, kFull };
-
-struct OptimizerPlan {
-  bool decoupled_decay = true;  // AdamW; false: L2 added to the gradient (Adam)
-  bool bias_correction = true;
-  double lr = 1e-3;  // base rate; the schedule gives the rate of each update
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  bool no_decay_1d = false;  // no weight decay for parameters of one dimension (norms, biases)
-};
 
 enum class CommBackend { kThreads, kShm, kGloo };
 
