@@ -1,0 +1,113 @@
+// Ghost tensors: the model's own operations without memory and without arithmetic. What remains is each tensor's bytes
+// and lifetime (to a Ledger) and each operation's work. A model is written once more with them, line by line
+// (llama_ghost.cc beside models/llama/llama.cc), and tests/plan holds the two together by the meter.
+//
+// Autograd is mirrored as far as memory goes: an operation saves what its formula in ATen saves, backward runs the
+// latest operations first, frees what was saved as it goes, and hands a parameter's gradient over once it is complete.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "intarsia/base/dtype.h"
+#include "intarsia/plan/memory/ledger.h"
+
+namespace intarsia::plan {
+
+// What one operation costs. flops: multiplications and additions; bytes: read and written at least once.
+struct Work {
+  enum class Kind { kMatmul, kAttention, kElementwise };
+  Kind kind = Kind::kElementwise;
+  double flops = 0;
+  double bytes = 0;
+  bool backward = false;
+};
+
+struct GhostStorage;
+struct GhostNode;
+
+// A tensor: copies share storage. Views are copies with another numel.
+struct Ghost {
+  std::int64_t numel = 0;
+  DType dtype = DType::kF32;
+  std::shared_ptr<GhostStorage> storage;  // null: somebody else's memory (a parameter)
+  std::shared_ptr<GhostNode> node;        // null: needs no gradient
+
+  bool defined() const { return numel > 0; }
+  bool needs_grad() const { return node != nullptr; }
+  std::int64_t nbytes() const { return numel * static_cast<std::int64_t>(dtype_size(dtype)); }
+};
+
+// Where ghosts are booked and operations are written down. Threads: one.
+class GhostTape {
+ public:
+  explicit GhostTape(Ledger& ledger) : ledger_(ledger) {}
+
+  Ghost empty(std::int64_t numel, DType dtype);
+  // Memory made from now on counts as `holding`; returns what it was before.
+  Holding set_holding(Holding holding);
+  // Without: nothing is saved and nothing needs a gradient. Returns what it was before.
+  bool set_grad_enabled(bool enabled);
+
+  // A parameter that is read: bytes belong to the engine. `take` gets each gradient; it is freed afterwards.
+  Ghost weight(std::int64_t numel, DType dtype, std::function<void(const Ghost&)> take);
+  // `x` as a leaf of its own, whose gradient leaf_grad() gives after backward.
+  Ghost leaf(Ghost x);
+  Ghost leaf_grad(const Ghost& leaf) const;
+
+  // Identity whose backward calls `after` (a unit's post-backward) and passes the gradient on.
+  Ghost pass(const Ghost& x, std::function<void()> after);
+  // `before` is called when the gradient of `x` is complete (a unit's pre-backward).
+  void before_backward(const Ghost& x, std::function<void()> before);
+  // An operation of its own (a recomputed block): backward(grad) returns the gradient of `input`.
+  Ghost custom(const Ghost& input, const Ghost& output, std::function<Ghost(const Ghost&)> backward);
+
+  Ghost to(const Ghost& x, DType dtype);
+  Ghost add(const Ghost& a, const Ghost& b);
+  // Element by element, `b` may be broadcast to `a`. Saves what the other side's gradient needs.
+  Ghost mul(const Ghost& a, const Ghost& b);
+  Ghost neg(const Ghost& x);
+  // The first `numel` elements; backward makes a whole tensor of zeros and copies into it.
+  Ghost slice(const Ghost& x, std::int64_t numel);
+  // A copy of what a view shows (reshape of something that is not contiguous).
+  Ghost copy(const Ghost& x);
+  // Two halves one after another.
+  Ghost cat(const Ghost& a, const Ghost& b);
+  Ghost square(const Ghost& x);
+  // Mean over the last dim of `width` elements, then 1 / sqrt.
+  Ghost rsqrt_mean(const Ghost& x, std::int64_t width);
+  Ghost silu(const Ghost& x);
+  // [rows, in] x [out, in]^T -> [rows, out].
+  Ghost linear(const Ghost& x, const Ghost& weight, std::int64_t rows);
+  Ghost embedding(const Ghost& weight, std::int64_t rows, std::int64_t width);
+  struct AttentionShape {
+    std::int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, head_dim = 0;
+  };
+  // Causal attention without materialised scores.
+  // Source: FlashAttention-2 (arXiv 2307.08691); ATen's flash kernel for CPUs saves q, k, v, the output and log-sums.
+  Ghost attention(const Ghost& q, const Ghost& k, const Ghost& v, const AttentionShape& shape);
+  // Sum of -log softmax over `rows` rows of `vocab` logits.
+  Ghost cross_entropy(const Ghost& logits, std::int64_t rows, std::int64_t vocab);
+
+  void backward(const Ghost& root, const Ghost& seed);
+
+  const std::vector<Work>& work() const { return work_; }
+  void forget_work() { work_.clear(); }
+
+ private:
+  using Gradients = std::vector<Ghost>;
+  Ghost record(Ghost out, const std::vector<Ghost>& inputs, std::function<Gradients(const Ghost&)> backward);
+  void count(Work::Kind kind, double flops, double bytes);
+  void elementwise(const Ghost& like, double tensors);
+
+  Ledger& ledger_;
+  Holding holding_ = Holding::kActivations;
+  bool grad_enabled_ = true;
+  bool in_backward_ = false;
+  std::int64_t order_ = 0;
+  std::vector<Work> work_;
+};
+
+}  // namespace intarsia::plan

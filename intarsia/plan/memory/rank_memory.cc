@@ -1,0 +1,270 @@
+#include "intarsia/plan/memory/rank_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "intarsia/base/error.h"
+#include "intarsia/plan/memory/llama_ghost.h"
+
+namespace intarsia::plan {
+namespace {
+
+// shard/engine.cc, reducer.cc and gather_ring.cc with ghosts.
+class GhostEngine final : public GhostEvents {
+ public:
+  GhostEngine(const RunPlan& plan, Ledger& ledger, GhostTape& tape, StepReplay& replay)
+      : plan_(plan),
+        ledger_(ledger),
+        tape_(tape),
+        replay_(replay),
+        compute_size_(static_cast<std::int64_t>(dtype_size(plan.compute_dtype))),
+        sharded_params_(plan.placement.params == Rest::kSharded && plan.ranks > 1),
+        copied_(sharded_params_ && (plan.force_copy || plan.backend == CommBackend::kGloo)),
+        whole_grads_(plan.placement.grads == Rest::kReplicated || plan.ranks == 1),
+        units_(plan.model.units.size()),
+        slots_of_param_(plan.model.params.size()) {
+    for (std::size_t flat = 0; flat < plan.flats.size(); ++flat) {
+      units_[static_cast<std::size_t>(plan.flats[flat].unit)].flats.push_back(flat);
+      for (const ParamSlot& slot : plan.flats[flat].slots) slots_of_param_[static_cast<std::size_t>(slot.param)] = flat;
+    }
+    pending_.resize(plan.flats.size());
+    book_states();
+  }
+
+  void pre_forward(int unit) override {
+    hold(unit);
+    begin(ActionKind::kForward, unit);
+  }
+  void post_forward(int unit, bool needs_backward) override {
+    end();
+    if (needs_backward) ++at(unit).open_entries;
+    release(unit);
+  }
+  void pre_backward(int unit) override {
+    end();
+    at(unit).in_backward = true;
+    hold(unit);
+    begin(ActionKind::kBackward, unit);
+  }
+  void post_backward(int unit) override {
+    end();
+    release(unit);
+    if (--at(unit).open_entries == 0) finish_unit(unit);
+    // What autograd does until the next unit's gradient is complete belongs to nobody; it is an addition at most.
+    begin(ActionKind::kBackward, unit);
+  }
+  void take_gradient(int param, const Ghost& gradient) override {
+    if (!whole_grads_) pending(slots_of_param_[static_cast<std::size_t>(param)]);
+    // add_ of another type makes a copy in the target's type first
+    const Ghost wide = gradient.dtype == DType::kF32 ? Ghost{} : tape_.empty(gradient.numel, DType::kF32);
+  }
+
+  void micro_step(const formats::HfConfig& config, int micro) {
+    micro_ = micro;
+    const GhostBatch batch{.samples = plan_.micro_batch, .length = plan_.seq_len};
+    const Holding before = tape_.set_holding(Holding::kTemporaries);
+    const Ghost ids = tape_.empty(2 * batch.samples * batch.length, DType::kI64);
+    tape_.set_holding(Holding::kActivations);
+    run_llama_micro_step(tape_, ledger_, *this, config, plan_, batch);
+    tape_.set_holding(before);
+    end();
+    for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit)
+      if (at(unit).in_backward || at(unit).open_entries > 0) finish_unit(unit);
+  }
+
+  void finish_window() {
+    ledger_.begin("update");
+    const bool replicated_update = plan_.placement.optimizer == Rest::kReplicated;
+    if (whole_grads_ && plan_.ranks > 1)
+      for (const FlatLayout& flat : plan_.flats) {
+        if (!flat.trainable) continue;
+        collective(ActionKind::kReduceScatter, flat.unit, 4 * flat.flat_numel());
+        if (replicated_update) collective(ActionKind::kAllGather, flat.unit, 4 * flat.flat_numel());
+      }
+    std::int64_t touched = 0;
+    for (const FlatLayout& flat : plan_.flats)
+      if (flat.trainable) touched += (replicated_update ? flat.flat_numel() : flat.shard_numel);
+    // master, gradient and two moments read, three of them written; the norm's pass; the copy in compute dtype
+    const std::int64_t per_element = 28 + 4 + (plan_.compute_dtype == DType::kF32 ? 0 : 4 + compute_size_);
+    replay_.actions.push_back({.kind = ActionKind::kUpdate, .unit = -1, .bytes = touched * per_element});
+    if (plan_.ranks > 1 && !replicated_update && !sharded_params_)
+      for (const FlatLayout& flat : plan_.flats)
+        if (flat.trainable) collective(ActionKind::kAllGather, flat.unit, compute_size_ * flat.flat_numel());
+    if (sharded_params_) collective(ActionKind::kBarrier, -1, 0);
+  }
+
+ private:
+  struct UnitState {
+    std::vector<std::size_t> flats;
+    int holds = 0;
+    bool has_slot = false;
+    int open_entries = 0;
+    bool in_backward = false;
+  };
+  UnitState& at(int unit) { return units_[static_cast<std::size_t>(unit)]; }
+
+  std::int64_t unit_numel(const UnitState& unit) const {
+    std::int64_t numel = 0;
+    for (const std::size_t flat : unit.flats) numel += plan_.flats[flat].flat_numel();
+    return numel;
+  }
+
+  void book_states() {
+    const bool wide = plan_.compute_dtype == DType::kF32;
+    std::int64_t largest_unit = 0, largest_flat = 0;
+    for (const FlatLayout& flat : plan_.flats) {
+      const auto numel = [&](Rest rest) { return rest == Rest::kSharded ? flat.shard_numel : flat.flat_numel(); };
+      ledger_.book(Holding::kParams, compute_size_ * numel(plan_.placement.params));
+      if (flat.trainable) {
+        ledger_.book(Holding::kGradients, 4 * numel(plan_.placement.grads));
+        if (!wide) ledger_.book(Holding::kMasters, 4 * numel(plan_.placement.optimizer));
+        largest_flat = std::max(largest_flat, flat.flat_numel());
+      }
+      std::int64_t largest_param = 0;  // a parameter is read in fp32, as far as the rank needs it
+      for (const ParamSlot& slot : flat.slots) largest_param = std::max(largest_param, slot.numel);
+      const bool part = plan_.placement.params == Rest::kSharded;
+      const std::int64_t read = part ? std::min(largest_param, flat.shard_numel) : largest_param;
+      replay_.load_peak = std::max(replay_.load_peak, ledger_.total() + 4 * read);
+    }
+    for (const UnitState& unit : units_) largest_unit = std::max(largest_unit, unit_numel(unit));
+    for (const FlatLayout& flat : plan_.flats)
+      if (flat.trainable)
+        ledger_.book(Holding::kOptimizer,
+                     8 * (plan_.placement.optimizer == Rest::kSharded ? flat.shard_numel : flat.flat_numel()));
+    slot_bytes_ = largest_unit * compute_size_;
+    if (copied_) grow_ring();
+    if (!whole_grads_) free_buffers_.push_back(new_buffer(largest_flat));
+    // A flat buffer in fp32, the piece it is gathered from, and one parameter.
+    std::int64_t largest_param = 0;
+    for (const ParamSpec& param : plan_.model.params) largest_param = std::max(largest_param, param.numel());
+    replay_.export_peak =
+        ledger_.total() + 4 * largest_unit + 4 * largest_unit / plan_.ranks + compute_size_ * largest_param;
+  }
+
+  void grow_ring() {
+    ledger_.book(Holding::kGathered, slot_bytes_);
+    ++free_slots_;
+  }
+
+  std::int64_t new_buffer(std::int64_t numel) {
+    ledger_.book(Holding::kReduce, 4 * numel);
+    return numel;
+  }
+
+  void pending(std::size_t flat) {
+    if (pending_[flat]) return;
+    const std::int64_t wanted = plan_.flats[flat].flat_numel();
+    const auto fits = std::ranges::find_if(free_buffers_, [&](std::int64_t numel) { return numel >= wanted; });
+    if (fits == free_buffers_.end()) {
+      pending_[flat] = new_buffer(wanted);
+      return;
+    }
+    pending_[flat] = *fits;
+    free_buffers_.erase(fits);
+  }
+
+  void hold(int index) {
+    UnitState& unit = at(index);
+    if (++unit.holds > 1 || !copied_) return;
+    if (free_slots_ == 0) grow_ring();
+    --free_slots_;
+    unit.has_slot = true;
+    for (const std::size_t flat : unit.flats)
+      collective(ActionKind::kAllGather, index, compute_size_ * plan_.flats[flat].flat_numel());
+  }
+
+  void release(int index) {
+    UnitState& unit = at(index);
+    if (unit.holds == 0 || --unit.holds > 0) return;
+    if (unit.has_slot) ++free_slots_;
+    unit.has_slot = false;
+  }
+
+  void finish_unit(int index) {
+    UnitState& unit = at(index);
+    while (unit.holds > 0) release(index);
+    unit.open_entries = 0;
+    unit.in_backward = false;
+    if (whole_grads_) return;
+    for (const std::size_t flat : unit.flats) {
+      if (!plan_.flats[flat].trainable) continue;
+      pending(flat);
+      const std::int64_t bytes = 4 * plan_.flats[flat].flat_numel();
+      collective(ActionKind::kReduceScatter, index, bytes);
+      if (plan_.backend == CommBackend::kGloo) {  // pieces of the other ranks
+        ledger_.book(Holding::kTemporaries, bytes - bytes / plan_.ranks);
+        ledger_.book(Holding::kTemporaries, bytes / plan_.ranks - bytes);
+      }
+      free_buffers_.push_back(*pending_[flat]);
+      pending_[flat].reset();
+    }
+  }
+
+  void collective(ActionKind kind, int unit, std::int64_t bytes) {
+    end();
+    replay_.actions.push_back({.kind = kind, .unit = unit, .micro = micro_, .bytes = bytes});
+  }
+  void begin(ActionKind kind, int unit) {
+    end();
+    replay_.actions.push_back(
+        {.kind = kind, .unit = unit, .micro = micro_, .bytes = 0, .work_begin = tape_.work().size()});
+    open_ = true;
+  }
+  void end() {
+    if (!open_) return;
+    replay_.actions.back().work_end = tape_.work().size();
+    open_ = false;
+  }
+
+  const RunPlan& plan_;
+  Ledger& ledger_;
+  GhostTape& tape_;
+  StepReplay& replay_;
+  std::int64_t compute_size_;
+  bool sharded_params_, copied_, whole_grads_;
+  std::vector<UnitState> units_;
+  std::vector<std::size_t> slots_of_param_;  // flat buffer of each parameter
+  std::vector<std::int64_t> free_buffers_;   // elements
+  std::vector<std::optional<std::int64_t>> pending_;
+  std::int64_t slot_bytes_ = 0;
+  int free_slots_ = 0;
+  int micro_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace
+
+std::string_view action_name(ActionKind kind) {
+  static constexpr std::array<std::string_view, 7> kNames{"forward",        "loss",    "backward", "all_gather",
+                                                          "reduce_scatter", "barrier", "update"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::int64_t StepReplay::peak_bytes() const { return std::max({peak.total, load_peak, export_peak}); }
+
+StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config) {
+  StepReplay replay;
+  Ledger ledger;
+  GhostTape tape(ledger);
+  GhostEngine engine(plan, ledger, tape, replay);
+  const Holding before = tape.set_holding(Holding::kTemporaries);
+  const Ghost rotation = tape.empty(2 * plan.seq_len * config.head_dim, plan.compute_dtype);
+  tape.set_holding(before);
+  if (plan.ranks > 1) {  // slots and buffers grow in the first step and stay: what counts is a step that finds them
+    engine.micro_step(config, 0);
+    replay.actions.clear();
+    tape.forget_work();
+    ledger.forget();
+  }
+  for (int micro = 0; micro < std::min<std::int64_t>(plan.accumulation, 2); ++micro) engine.micro_step(config, micro);
+  engine.finish_window();
+  replay.states = ledger.now();
+  replay.states.label = "between steps";
+  replay.timeline = ledger.timeline();
+  replay.peak = ledger.peak();
+  replay.work = tape.work();
+  return replay;
+}
+
+}  // namespace intarsia::plan

@@ -1,0 +1,82 @@
+// A training step by the meter and the recorder, beside plan's replay of it.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "intarsia/comm/recorder.h"
+#include "intarsia/comm/run_ranks.h"
+#include "intarsia/plan/arch/llama.h"
+#include "intarsia/plan/make_run_plan.h"
+#include "intarsia/plan/memory/rank_memory.h"
+#include "intarsia/tensor/memory_meter.h"
+#include "intarsia/train/assemble.h"
+#include "intarsia/train/step.h"
+
+namespace intarsia::plan_measured {
+
+struct Case {
+  formats::HfConfig model;
+  DType dtype = DType::kF32;
+  int stage = 0;
+  int ranks = 1;
+  bool copy = false;
+  bool recompute = false;
+  std::int64_t batch = 1, length = 128, accumulation = 1;
+};
+
+struct Measured {
+  plan::StepReplay replay;
+  tensor::MemoryReading reading;            // of the rank with the highest peak
+  std::vector<comm::OpRecord> collectives;  // of rank 0, during the step
+};
+
+inline plan::RunPlan plan_of(const Case& c) {
+  config::TrainConfig config;
+  config.run.ranks = c.ranks;
+  config.run.force_copy = c.copy;
+  config.run.recompute = c.recompute ? config::Recompute::kFull : config::Recompute::kNone;
+  config.zero.stage = c.stage;
+  config.precision = c.dtype == DType::kF32 ? config::Precision::kFp32 : config::Precision::kBf16;
+  config.batch.micro_batch_size = c.batch;
+  config.batch.accumulation = c.accumulation;
+  return plan::make_run_plan(config, c.model, c.length, 1);
+}
+
+// Two steps, ranks as threads; the meter's peak is that of the second.
+inline Measured measure(const Case& c) {
+  tensor::install_memory_meter();
+  train::TrainJob job;
+  job.model = c.model;
+  job.random_weights = true;
+  job.plan = plan_of(c);
+  Measured result;
+  result.replay = plan::replay_step(job.plan, c.model);
+  std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(c.ranks));
+  comm::run_ranks(c.ranks,
+                  [&](comm::Communicator& inner) {
+                    tensor::set_memory_rank(inner.rank());
+                    comm::RecordingCommunicator axis(inner);
+                    train::Assembly assembly = train::assemble(job, axis);
+                    for (int step = 0; step < 2; ++step) {
+                      tensor::reset_memory_peak(axis.rank());
+                      axis.clear();
+                      train::train_step(
+                          *assembly.engine, *assembly.model, *assembly.optimizer, c.accumulation,
+                          [&](std::int64_t) {
+                            return data::Batch{at::ones({c.batch, c.length}, at::kLong),
+                                               at::ones({c.batch, c.length}, at::kLong), c.batch * (c.length - 1)};
+                          },
+                          [] { return train::RankReport{}; });
+                    }
+                    readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());
+                    if (axis.rank() == 0) result.collectives = axis.records();
+                  },
+                  {.force_copy = c.copy, .timeout_seconds = 300});
+  result.reading = *std::ranges::max_element(readings, {}, &tensor::MemoryReading::total_peak);
+  return result;
+}
+
+}  // namespace intarsia::plan_measured

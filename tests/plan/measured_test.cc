@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include "measure.h"
+
+namespace intarsia::plan_measured {
+namespace {
+
+formats::HfConfig model_of(std::int64_t hidden, std::int64_t ffn, std::int64_t layers, std::int64_t heads,
+                           std::int64_t kv_heads, std::int64_t vocab, bool tied = false) {
+  formats::HfConfig model = plan::preset("llama-34m").value();
+  model.hidden_size = hidden;
+  model.intermediate_size = ffn;
+  model.num_hidden_layers = layers;
+  model.num_attention_heads = heads;
+  model.num_key_value_heads = kv_heads;
+  model.head_dim = hidden / heads;
+  model.vocab_size = vocab;
+  model.tie_word_embeddings = tied;
+  return model;
+}
+
+void expect_peak(const Case& c) {
+  const Measured measured = measure(c);
+  const auto predicted = static_cast<double>(measured.replay.peak.total);
+  const auto seen = static_cast<double>(measured.reading.total_peak);
+  EXPECT_NEAR(predicted / seen, 1, 0.03) << short_name(c.dtype) << " stage " << c.stage << " ranks " << c.ranks
+                                         << (c.copy ? " copied" : "") << (c.recompute ? " recomputed" : "")
+                                         << ": predicted " << predicted << ", measured " << seen << ", at "
+                                         << measured.replay.peak.label;
+}
+
+// Activations of blocks decide.
+const Case kDeep{.model = model_of(128, 352, 6, 4, 4, 256), .batch = 4, .length = 128};
+// Logits decide.
+const Case kWide{.model = model_of(128, 352, 2, 4, 4, 8192), .batch = 2, .length = 128};
+// States decide.
+const Case kStates{.model = model_of(256, 704, 4, 4, 4, 2048), .batch = 1, .length = 16};
+
+void expect_peaks(Case c) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const bool recompute : {false, true}) {
+      c.dtype = dtype;
+      c.recompute = recompute;
+      expect_peak(c);
+    }
+}
+
+TEST(MeasuredPeak, IsPredictedWhereActivationsDecide) { expect_peaks(kDeep); }
+TEST(MeasuredPeak, IsPredictedWhereLogitsDecide) { expect_peaks(kWide); }
+
+TEST(MeasuredPeak, IsPredictedInEveryStage) {
+  for (const int stage : {0, 1, 2, 3}) {
+    Case c = kStates;
+    c.stage = stage;
+    c.ranks = 2;
+    expect_peak(c);
+  }
+}
+
+TEST(MeasuredPeak, IsPredictedWhenParametersAreCopied) {
+  Case c = kStates;
+  c.stage = 3;
+  c.ranks = 2;
+  c.copy = true;
+  expect_peak(c);
+  c.dtype = DType::kBF16;
+  expect_peak(c);
+}
+
+TEST(MeasuredPeak, IsPredictedForGroupedHeads) {
+  Case c = kDeep;
+  c.model = model_of(128, 352, 6, 4, 2, 256);
+  expect_peak(c);
+}
+
+TEST(MeasuredPeak, IsPredictedForTiedEmbeddings) {
+  Case c = kStates;
+  c.model.tie_word_embeddings = true;
+  c.stage = 2;
+  c.ranks = 2;
+  expect_peak(c);
+}
+
+TEST(MeasuredCollectives, AreThoseOfThePlan) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const bool copy : {false, true}) {
+      Case c = kStates;
+      c.stage = stage;
+      c.ranks = 2;
+      c.copy = copy;
+      c.accumulation = 2;
+      const Measured measured = measure(c);
+      std::vector<std::string> planned, seen;
+      for (const plan::Action& action : measured.replay.actions)
+        if (action.kind == plan::ActionKind::kAllGather || action.kind == plan::ActionKind::kReduceScatter)
+          planned.push_back(concat(plan::action_name(action.kind), " ", action.bytes));
+      for (const comm::OpRecord& record : measured.collectives)
+        if (record.phase != "step totals" && record.phase != "gradient norm" && record.op != comm::Op::kBarrier)
+          seen.push_back(concat(comm::op_name(record.op), " ", record.bytes));
+      EXPECT_EQ(planned, seen) << "stage " << stage << (copy ? " copied" : "");
+    }
+}
+
+}  // namespace
+}  // namespace intarsia::plan_measured
