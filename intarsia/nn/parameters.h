@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 #include "intarsia/base/dtype.h"
@@ -10,14 +11,21 @@
 
 namespace intarsia::nn {
 
-// Holds one leaf tensor of the compute dtype per use of each parameter; all uses of one parameter share one storage.
-// A storage starts without memory: reading it throws a c10::Error that names the parameter, until attach() gives it a
-// window into somebody's buffer. Saved tensors and views of a parameter follow its storage.
-// Invariant: this object never owns parameter memory.
+// Holds the leaf tensors of each parameter, of the compute dtype; all leaves of one parameter share one storage.
+// A storage without a window has no memory: reading it throws a c10::Error that names the parameter, until attach()
+// gives it a window into somebody's buffer. Saved tensors and views of a parameter follow its storage.
+// Invariant: from the first detach() of a parameter on this object owns no memory of it.
 // Threads: one rank's thread.
 class Parameters {
  public:
+  // Leaves of our own models, one for each use of a parameter, without memory from the start.
   Parameters(const plan::ModelSpec& model, DType compute_dtype);
+  // The leaves of somebody's module: leaves[p] are the tensors that parameter `p` of `model` is known by (several when
+  // tied names have a tensor each). They stay the same tensors for everybody who holds them, and keep their values and
+  // dtype until the parameter's first detach(); then their memory is freed and they are of the compute dtype. A leaf
+  // that is dense, at offset 0 and alone in its storage keeps that storage, so that aliases made earlier follow too;
+  // others, and leaves on the meta device, get one of their own.
+  Parameters(const plan::ModelSpec& model, DType compute_dtype, std::vector<std::vector<at::Tensor>> leaves);
 
   // The leaf of the use-th read of parameter `param` (0 unless ParamSpec::uses > 1).
   const at::Tensor& leaf(int param, int use = 0) const;
@@ -29,9 +37,18 @@ class Parameters {
   void attach(int param, const at::Tensor& window);
   // Takes the memory away; later reads throw.
   void detach(int param);
+  // Errors: kUsage, naming the parameter, when a leaf no longer has the storage, shape or dtype that it had here:
+  // somebody replaced its data (set_data, Module::to), and what it computes with is not what is trained.
+  void check_not_replaced(int param) const;
 
  private:
+  void adopt(std::size_t param);
+
   std::vector<std::vector<at::Tensor>> leaves_;
+  std::vector<c10::Storage> storages_;  // by parameter; null until a module's leaf is adopted
+  std::vector<std::vector<std::int64_t>> shapes_;
+  at::ScalarType type_;
+  std::vector<std::string> names_;
   std::vector<std::string> messages_;
 };
 

@@ -21,17 +21,25 @@ using plan::Rest;
 // Hands a parameter's gradient to the reducer as soon as autograd has it, and frees it.
 class TakeGradient final : public torch::autograd::PostAccumulateGradHook {
  public:
-  TakeGradient(Reducer& reducer, std::size_t flat, plan::ParamSlot slot)
-      : reducer_(reducer), flat_(flat), slot_(slot) {}
+  // `holds` counts who holds the parameter's unit whole.
+  TakeGradient(const plan::RunPlan& plan, Reducer& reducer, std::size_t flat, plan::ParamSlot slot, const int& holds)
+      : plan_(plan), reducer_(reducer), flat_(flat), slot_(slot), holds_(holds) {}
   void operator()(const at::Tensor& leaf) override {
+    // Where parameters are whole for ever nothing else notices, and what comes after the reduction would be lost.
+    INTARSIA_CHECK(kUsage, holds_ > 0, "parameter ", plan_.model.params[static_cast<std::size_t>(slot_.param)].name,
+                   " was used outside its unit ",
+                   plan_.model.units[static_cast<std::size_t>(plan_.flats[flat_].unit)].name,
+                   ": it got a gradient while the unit was not in its backward. Read it inside its unit only");
     reducer_.add(flat_, slot_, leaf.grad());
     leaf.mutable_grad().reset();
   }
 
  private:
+  const plan::RunPlan& plan_;
   Reducer& reducer_;
   std::size_t flat_;
   plan::ParamSlot slot_;
+  const int& holds_;
 };
 
 std::int64_t largest_unit(const plan::RunPlan& plan) {
@@ -43,22 +51,30 @@ std::int64_t largest_unit(const plan::RunPlan& plan) {
 }  // namespace
 
 Engine::Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights)
+    : Engine(plan, axis, weights, nn::Parameters(plan.model, plan.compute_dtype)) {}
+
+Engine::Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights,
+               nn::Parameters parameters)
     : plan_(plan),
       axis_(axis),
-      states_(make_flat_states(plan, axis, weights)),
-      parameters_(plan.model, plan.compute_dtype),
+      parameters_(std::move(parameters)),
+      states_(make_flat_states(plan, axis, weights,
+                               [this](const plan::FlatLayout& filled) {
+                                 for (const plan::ParamSlot& slot : filled.slots) parameters_.detach(slot.param);
+                               })),
       reducer_(plan, axis, states_),
       units_(plan.model.units.size()),
       sharded_params_(plan.placement.params == Rest::kSharded && plan.ranks > 1) {
   INTARSIA_INVARIANT(axis.size() == plan.ranks, "the axis has ", axis.size(), " ranks, the plan ", plan.ranks);
   for (std::size_t flat = 0; flat < states_.size(); ++flat) {
     const plan::FlatLayout& layout = *states_[flat].layout;
-    units_[static_cast<std::size_t>(layout.unit)].flats.push_back(flat);
+    UnitState& unit = units_[static_cast<std::size_t>(layout.unit)];
+    unit.flats.push_back(flat);
     if (!layout.trainable) continue;
     for (const plan::ParamSlot& slot : layout.slots)
       for (int use = 0; use < parameters_.uses(slot.param); ++use)
-        torch::autograd::impl::set_post_acc_grad_hooks(parameters_.leaf(slot.param, use),
-                                                       std::make_unique<TakeGradient>(reducer_, flat, slot));
+        torch::autograd::impl::set_post_acc_grad_hooks(
+            parameters_.leaf(slot.param, use), std::make_unique<TakeGradient>(plan_, reducer_, flat, slot, unit.holds));
   }
   const bool gathered = std::ranges::any_of(states_, [](const FlatState& state) { return state.gathered; });
   if (gathered) ring_ = GatherRing(largest_unit(plan), tensor::scalar_type(plan.compute_dtype));
@@ -115,7 +131,11 @@ void Engine::release(int index) {
   unit.slot = -1;
 }
 
-void Engine::pre_forward(int unit) { hold(unit); }
+void Engine::pre_forward(int unit) {
+  for (const int param : plan_.model.units[static_cast<std::size_t>(unit)].params)
+    parameters_.check_not_replaced(param);
+  hold(unit);
+}
 
 void Engine::post_forward(int unit, bool needs_backward) {
   if (needs_backward) ++units_[static_cast<std::size_t>(unit)].open_entries;

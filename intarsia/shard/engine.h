@@ -33,6 +33,10 @@ class Engine final : public nn::UnitEvents {
  public:
   // `plan` and `axis` must outlive the engine.
   Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights);
+  // The same for the leaves of somebody's module (nn::inspect), whose own values `weights` may read: a unit's leaves
+  // lose their memory when the unit has been filled. Memory: the module, beside what has been filled of the states.
+  Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights,
+         nn::Parameters parameters);
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -78,8 +82,8 @@ class Engine final : public nn::UnitEvents {
 
   const plan::RunPlan& plan_;
   comm::Communicator& axis_;
-  std::vector<FlatState> states_;
   nn::Parameters parameters_;
+  std::vector<FlatState> states_;
   Reducer reducer_;
   GatherRing ring_;
   std::vector<UnitState> units_;

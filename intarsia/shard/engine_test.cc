@@ -135,6 +135,22 @@ TEST(Engine, ReadingAShardedParameterOutsideItsUnitNamesIt) {
   }
 }
 
+TEST(Engine, AGradientFromOutsideTheUnitNamesTheParameterWhereItIsWholeForEver) {
+  for (const int stage : {0, 1, 2}) {
+    const Placed placed{2, stage, false};
+    const plan::RunPlan plan = toy_plan(placed);
+    run(placed, plan, [&](Engine& engine) {
+      engine.start_window();
+      try {
+        engine.backward(engine.parameters().leaf(1).sum());
+        ADD_FAILURE() << "the gradient was taken";
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("parameter b was used outside its unit toy"), std::string::npos);
+      }
+    });
+  }
+}
+
 TEST(Engine, UsesOfOneParameterAreSummedInFp32) {
   for (const int stage : {0, 3}) {
     const Placed placed{2, stage, true};

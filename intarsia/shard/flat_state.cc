@@ -67,7 +67,8 @@ void fill_state(const plan::RunPlan& plan, const plan::WeightSource& weights, Fl
 }  // namespace
 
 std::vector<FlatState> make_flat_states(const plan::RunPlan& plan, comm::Communicator& axis,
-                                        const plan::WeightSource& weights) {
+                                        const plan::WeightSource& weights,
+                                        const std::function<void(const plan::FlatLayout&)>& filled) {
   const at::NoGradGuard no_grad;
   std::vector<FlatState> states;
   for (const plan::FlatLayout& layout : plan.flats) {
@@ -80,6 +81,7 @@ std::vector<FlatState> make_flat_states(const plan::RunPlan& plan, comm::Communi
     allocate_compute(plan, axis, state);
     fill_state(plan, weights, state);
     states.push_back(std::move(state));
+    if (filled) filled(layout);
   }
   axis.barrier({"", "weights written"});
   return states;

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "intarsia/comm/communicator.h"
@@ -37,11 +38,13 @@ struct FlatState {
   }
 };
 
-// Allocates one state a layout of the plan and fills it from `weights`; each rank reads what it holds, no more.
+// Allocates one state a layout of the plan and fills it from `weights`; each rank reads what it holds, no more. Calls
+// `filled` after each layout: its parameters will not be read again.
 // Collective: all ranks of `axis`, in the order of the layouts.
 // Memory: beside the states one parameter in fp32.
 // Errors: those of weights.read(), kMemory.
 std::vector<FlatState> make_flat_states(const plan::RunPlan& plan, comm::Communicator& axis,
-                                        const plan::WeightSource& weights);
+                                        const plan::WeightSource& weights,
+                                        const std::function<void(const plan::FlatLayout&)>& filled = {});
 
 }  // namespace intarsia::shard
