@@ -76,7 +76,8 @@ void read_file(Draft& draft) {
   root.kind = JsonValue::Kind::kObject;
   if (!draft.input.file.empty()) {
     try {
-      root = formats::read_json_file(draft.input.file);
+      root = draft.input.text.empty() ? formats::read_json_file(draft.input.file)
+                                      : formats::parse_json(draft.input.text, draft.input.file);
     } catch (const formats::JsonError& error) {
       draft.problem(error.path(), error.place(), error.value(), error.detail());
       return;

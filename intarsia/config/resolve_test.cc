@@ -50,6 +50,18 @@ std::vector<Problem> problems_of(const std::function<void()>& action) {
   return {};
 }
 
+TEST(Resolve, TextInPlaceOfAFileKeepsItsNameAndLines) {
+  ResolveInput input;
+  input.ranks = 4;
+  input.file = "given";
+  input.text = "{\"train_batch_size\": 8,\n \"gradient_clipp1ng\": 1}";
+  const auto problems = problems_of([&] { (void)resolve(input); });
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_TRUE(problems[0].text().starts_with("given:2:2: gradient_clipp1ng")) << problems[0].text();
+  input.text = "{\"train_batch_size\": 8}";
+  EXPECT_EQ(resolve(input).config.batch.micro_batch_size, 2);
+}
+
 TEST(Resolve, BatchIdentity) {
   const auto batch = [](const std::string& json) {
     const BatchConfig b = with(json).config.batch;

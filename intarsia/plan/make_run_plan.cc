@@ -89,9 +89,13 @@ RunPlan make_run_plan(const config::TrainConfig& config, const formats::HfConfig
   INTARSIA_CHECK(
       kConfig, seq_len <= model.max_position_embeddings, "samples of ", seq_len,
       " tokens are longer than the model's maximum, max_position_embeddings = ", model.max_position_embeddings);
+  return make_run_plan(config, model_spec(model), seq_len, steps);
+}
+
+RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::int64_t seq_len, std::int64_t steps) {
   RunPlan plan;
   plan.ranks = static_cast<int>(config.run.ranks);
-  plan.model = model_spec(model);
+  plan.model = std::move(model);
   plan.flats = layout_units(plan.model, plan.ranks);
   plan.stage = config.zero.stage;
   plan.placement = placement_of_stage(plan.stage);

@@ -30,6 +30,9 @@ std::int64_t sequence_length(std::int64_t asked, const formats::HfConfig& config
 RunPlan make_run_plan(const config::TrainConfig& config, const formats::HfConfig& model, std::int64_t seq_len,
                       std::int64_t steps);
 
+// The same for any model. `seq_len`: targets that a sample can have at most.
+RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::int64_t seq_len, std::int64_t steps);
+
 // The plan of a pass without training (eval, generate): nothing is trainable, so that weights are all that is held;
 // they are sharded when there are several ranks.
 RunPlan make_inference_plan(const formats::HfConfig& model, int ranks, DType compute_dtype);
