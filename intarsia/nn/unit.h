@@ -4,20 +4,21 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <vector>
 
 #include "intarsia/nn/unit_events.h"
 
 namespace intarsia::nn {
 
+using TensorList = std::vector<at::Tensor>;
 using UnitForward = std::function<at::Tensor(const at::Tensor& input)>;
+using ListForward = std::function<TensorList(const TensorList& inputs)>;
 
-// Runs forward(input) as unit `unit`. `events` may be null (a model that nobody shards). `events` must outlive the
-// backward pass.
+// Runs forward(inputs) as unit `unit`; inputs and outputs may be any number of tensors, undefined ones among them.
+// `events` may be null (a model that nobody shards); it must outlive the backward pass. In backward the unit begins
+// with the first gradient of an output, and ends when the gradients of all inputs that need one are complete.
+// Inside the second run of a recomputed piece (recompute.h) it has no backward of its own.
+TensorList run_unit(UnitEvents* events, int unit, const TensorList& inputs, const ListForward& forward);
 at::Tensor run_unit(UnitEvents* events, int unit, const at::Tensor& input, const UnitForward& forward);
-
-// The same, keeping only `input`: the forward is run again in backward. Bit-equal to run_unit, since the same
-// operations see the same values. Source: Chen et al., "Training deep nets with sublinear memory cost" (arXiv
-// 1604.06174). Memory: the activations inside the unit live only during its own backward.
-at::Tensor run_unit_recomputed(UnitEvents* events, int unit, const at::Tensor& input, const UnitForward& forward);
 
 }  // namespace intarsia::nn

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "intarsia/base/error.h"
+#include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/nn/unit.h"
 
 namespace intarsia::models::llama {
@@ -43,6 +44,7 @@ Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, plan:
     Block block{};
     block.input_norm = at("input_layernorm");
     block.unit = unit_of(spec, block.input_norm);
+    block.name = spec.units[static_cast<std::size_t>(block.unit)].name;
     block.q = at("self_attn.q_proj");
     block.k = at("self_attn.k_proj");
     block.v = at("self_attn.v_proj");
@@ -100,11 +102,11 @@ at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* event
   at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids,
                                   [&](const at::Tensor& ids) { return at::embedding(parameters.leaf(embed_), ids); });
   for (const Block& block : blocks_) {
-    const auto forward = [this, &parameters, &block](const at::Tensor& x) {
+    nn::UnitForward forward = [this, &parameters, &block](const at::Tensor& x) {
       return block_forward(parameters, block, x);
     };
-    x_BTH = recompute_ == plan::Recompute::kFull ? nn::run_unit_recomputed(events, block.unit, x_BTH, forward)
-                                                 : nn::run_unit(events, block.unit, x_BTH, forward);
+    if (recompute_ == plan::Recompute::kFull) forward = nn::recomputed(std::move(forward), {.name = block.name});
+    x_BTH = nn::run_unit(events, block.unit, x_BTH, forward);
   }
   const bool tied = head_ == embed_;
   x_BTH = nn::run_unit(events, head_unit_, x_BTH, [&](const at::Tensor& x) {

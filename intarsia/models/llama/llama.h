@@ -2,6 +2,7 @@
 // Source: Llama 2 (arXiv 2307.09288); transformers, models/llama/modeling_llama.py for the order of casts.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "intarsia/models/model.h"
@@ -18,6 +19,7 @@ class Llama final : public Model {
  private:
   struct Block {  // indices of parameters
     int unit, input_norm, q, k, v, o, post_norm, gate, up, down;
+    std::string name;
   };
   at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const at::Tensor& x_BTH) const;
   at::Tensor attention(const nn::Parameters& parameters, const Block& block, const at::Tensor& x_BTH) const;
