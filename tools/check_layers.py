@@ -70,8 +70,8 @@ def check_include(path, target, quoted, folders, exists):
     if not exists(target):
         return f'includes "{target}", which does not exist'
     mine, other = folder_of(path), folder_of(target)
-    if other == "config" and mine == "train" and not os.path.basename(path).startswith("assemble"):
-        return f'includes "{target}": of train only assemble.cc sees the configuration; take it from RunPlan'
+    if other == "config" and mine in ("train", "api") and not os.path.basename(path).startswith("assemble"):
+        return f'includes "{target}": of {mine} only assemble.cc sees the configuration; take it from RunPlan'
     if "/internal/" in target and mine != other:
         return f'includes "{target}", which is internal to {other}'
     if mine is not None and not is_test(path) and (is_test(target) or target.startswith("bench/")):
