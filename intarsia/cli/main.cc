@@ -17,6 +17,7 @@
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/config_command.h"
 #include "intarsia/cli/commands/launch_command.h"
+#include "intarsia/cli/commands/plan_command.h"
 #include "intarsia/cli/commands/tokenize_command.h"
 #include "intarsia/cli/commands/tokenizer_command.h"
 
@@ -53,6 +54,7 @@ struct Command {
 // One line per command; those of other files are declared in commands/NAME_command.h.
 constexpr std::array kCommands = {
     Command{"train", "train a model", train_command},
+    Command{"plan", "memory and time of a run before it starts", plan_command},
     Command{"eval", "evaluate a model on data", run_rank_program},
     Command{"generate", "continue a text", run_rank_program},
     Command{"config", "show or check a DeepSpeed JSON", config_command},

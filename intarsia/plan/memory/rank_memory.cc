@@ -40,6 +40,7 @@ class GhostEngine final : public GhostEvents {
     end();
     if (needs_backward) ++at(unit).open_entries;
     release(unit);
+    begin(ActionKind::kLoss, -1);  // of the last unit: what follows until backward comes to a unit
   }
   void pre_backward(int unit) override {
     end();
@@ -51,8 +52,7 @@ class GhostEngine final : public GhostEvents {
     end();
     release(unit);
     if (--at(unit).open_entries == 0) finish_unit(unit);
-    // What autograd does until the next unit's gradient is complete belongs to nobody; it is an addition at most.
-    begin(ActionKind::kBackward, unit);
+    begin(ActionKind::kBackward, unit);  // what autograd still adds until the next unit's gradient is complete
   }
   void take_gradient(int param, const Ghost& gradient) override {
     if (!whole_grads_) pending(slots_of_param_[static_cast<std::size_t>(param)]);
@@ -75,6 +75,7 @@ class GhostEngine final : public GhostEvents {
 
   void finish_window() {
     ledger_.begin("update");
+    micro_ = kAfterWindow;
     const bool replicated_update = plan_.placement.optimizer == Rest::kReplicated;
     if (whole_grads_ && plan_.ranks > 1)
       for (const FlatLayout& flat : plan_.flats) {
@@ -213,8 +214,10 @@ class GhostEngine final : public GhostEvents {
   }
   void end() {
     if (!open_) return;
-    replay_.actions.back().work_end = tape_.work().size();
     open_ = false;
+    Action& action = replay_.actions.back();
+    action.work_end = tape_.work().size();
+    if (action.work_begin == action.work_end) replay_.actions.pop_back();
   }
 
   const RunPlan& plan_;

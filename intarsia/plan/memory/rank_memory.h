@@ -18,6 +18,8 @@ namespace intarsia::plan {
 enum class ActionKind { kForward, kLoss, kBackward, kAllGather, kReduceScatter, kBarrier, kUpdate };
 std::string_view action_name(ActionKind kind);
 
+inline constexpr int kAfterWindow = -1;
+
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int unit = -1;           // index into ModelSpec::units; -1: none

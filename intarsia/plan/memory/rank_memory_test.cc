@@ -102,6 +102,20 @@ TEST(StepReplay, CountsOneMoreForwardWhenBlocksAreRecomputed) {
                    6 * tokens * (numel - embedding - norms) + 2 * tokens * (numel - 2 * embedding - norms));
 }
 
+TEST(StepReplay, GivesEveryOperationToOneAction) {
+  for (const bool recompute : {false, true}) {
+    const StepReplay replay =
+        replay_of({.stage = 3, .ranks = 2, .copy = true, .recompute = recompute, .accumulation = 2});
+    std::size_t covered = 0;
+    for (const Action& action : replay.actions) {
+      if (action.work_end == 0) continue;
+      EXPECT_EQ(action.work_begin, covered);
+      covered = action.work_end;
+    }
+    EXPECT_EQ(covered, replay.work.size());
+  }
+}
+
 TEST(StepReplay, ReducesOnceAMicroStepInStageTwoAndOnceAWindowInStageOne) {
   const auto reductions = [](const StepReplay& replay) {
     return std::ranges::count_if(replay.actions,
