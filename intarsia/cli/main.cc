@@ -62,6 +62,7 @@ constexpr std::array kCommands = {
     Command{"tokenizer", "train a tokenizer", tokenizer_command},
     Command{"launch", "start local ranks of any program", launch_command},
     Command{"doctor", "check this machine", run_rank_program},
+    Command{"bench", "measure this machine's rates for plan", run_rank_program},
 };
 
 void print_help() {

@@ -17,7 +17,8 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"train", intarsia::cli::train_command}, Command{"eval", intarsia::cli::eval_command},
-    Command{"generate", intarsia::cli::generate_command}, Command{"doctor", intarsia::cli::doctor_command}};
+    Command{"generate", intarsia::cli::generate_command}, Command{"doctor", intarsia::cli::doctor_command},
+    Command{"bench", intarsia::cli::bench_command}};
 
 int dispatch(int argc, char** argv) {
   for (const Command& command : kCommands)

@@ -91,9 +91,6 @@ void resolve_run(Draft& draft) {
     draft.refuse("intarsia.reproducible", "the same bits in any layout are not built yet", "remove it");
   settings.on("dry_run", run.dry_run);
   settings.on("force", run.force);
-  if (run.force)
-    draft.report(Report::Level::kNote, "intarsia.force", {},
-                 "no effect here: nothing is refused for its memory yet, since activations are not estimated");
   settings.text("dump_gradients", run.dump_gradients);
   settings.integer("dump_step", run.dump_step);
   settings.integer("max_bad_steps", run.max_bad_steps);

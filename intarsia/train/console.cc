@@ -78,7 +78,7 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << shortest(plan.optimizer.weight_decay) << "; gradient norm "
       << (plan.gradient_clipping > 0 ? "clipped to " + shortest(plan.gradient_clipping) : "not clipped") << "\n"
       << "memory     " << format_bytes(plan::state_bytes(plan))
-      << " a rank for parameters, gradients and optimizer state; activations come on top\n"
+      << " a rank for parameters, gradients and optimizer state; " << job_.memory_text << "\n"
       << "run        " << run << "\n";
   for (const std::string& line : job_.notes) out << line << "\n";
   note(out.str());
@@ -96,6 +96,14 @@ void Console::progress(const Metrics& m, bool logged) {
   if (!terminal_) return note(out.str());
   write("\r\x1b[K" + out.str());
   drawn_ = true;
+}
+
+void Console::predicted_memory(std::int64_t measured) {
+  std::ostringstream out;
+  out << "memory     a rank's peak: predicted " << format_bytes(job_.predicted_peak) << ", measured "
+      << format_bytes(measured) << " ("
+      << fixed(100 * static_cast<double>(job_.predicted_peak) / static_cast<double>(measured) - 100, 1) << " %)";
+  note(out.str());
 }
 
 void Console::evaluation(std::int64_t step, const Evaluation& evaluation) {

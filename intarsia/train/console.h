@@ -20,6 +20,8 @@ class Console {
   // Loss, rate, norm, speed, memory and time left. `logged`: this step is due for a line off a terminal.
   void progress(const Metrics& metrics, bool logged);
   void evaluation(std::int64_t step, const Evaluation& evaluation);
+  // plan's number beside the meter's, bytes of the rank that needs most.
+  void predicted_memory(std::int64_t measured);
   // A line of its own.
   void note(const std::string& text);
 

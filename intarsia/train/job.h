@@ -42,6 +42,8 @@ struct TrainJob {
   std::string run_name;     // for the default RUN
   std::string config_json;  // the resolved configuration
   std::vector<std::string> notes;
+  std::int64_t predicted_peak = 0;  // bytes of a rank until the last step, as the meter counts; 0: not predicted
+  std::string memory_text;          // what plan predicts and what this host allows, for the banner
 };
 
 }  // namespace intarsia::train

@@ -34,6 +34,9 @@ double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// Slots and buffers have grown by then.
+constexpr std::int64_t kStepsUntilSteady = 3;
+
 bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
 
 // Whether a schedule's shape follows the number of updates, so that a longer run is another one from its start.
@@ -72,6 +75,7 @@ class Loop {
   Assembly assembly_;
   checkpoint::Progress progress_;
   std::int64_t saved_step_ = -1;
+  std::int64_t steps_here_ = 0;  // since this process began
   std::ofstream metrics_;
 };
 
@@ -240,6 +244,8 @@ RunEnd Loop::run() {
     const bool bad = result.skipped && result.tokens > 0;
     progress_.bad_steps = bad ? progress_.bad_steps + 1 : 0;
     record(result, seconds, waited_before);
+    if (++steps_here_ == kStepsUntilSteady && is_first_ && job_.predicted_peak > 0)
+      console_.predicted_memory(result.peak_bytes);
     INTARSIA_CHECK(kNumeric, progress_.bad_steps < job_.loop.max_bad_steps || !bad, "the loss or the gradient was not ",
                    "finite in ", progress_.bad_steps, " steps in a row, the last one ", progress_.step, " (loss ",
                    shortest(result.loss), ", gradient norm ", shortest(result.grad_norm),

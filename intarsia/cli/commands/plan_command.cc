@@ -145,7 +145,9 @@ int plan_command(int argc, char** argv) {
 
   config::ResolveInput input = arguments.input();
   input.for_training = true;
-  const config::Resolved resolved = config::resolve(input);
+  config::Resolved resolved = config::resolve(input);
+  // Without --ranks the table of stages is for all devices that are asked about.
+  if (flags.devices > 0 && resolved.config.run.ranks == 1) resolved.config.run.ranks = flags.devices;
   const plan::ModelSource model = model_of(flags, resolved, input.model.hidden_size);
 
   plan::ReportRequest request;

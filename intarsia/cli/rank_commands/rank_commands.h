@@ -7,5 +7,6 @@ int train_command(int argc, char** argv);
 int eval_command(int argc, char** argv);
 int generate_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
+int bench_command(int argc, char** argv);
 
 }  // namespace intarsia::cli

@@ -9,6 +9,7 @@
 #include "intarsia/cli/rank_commands/ranks.h"
 #include "intarsia/cli/run_arguments.h"
 #include "intarsia/config/effective.h"
+#include "intarsia/plan/memory/limits.h"
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
 #include "intarsia/train/loop.h"
@@ -37,6 +38,19 @@ int threads_of(const RankSource& source, int asked) {
   return std::max(1, static_cast<int>(launch::read_cores().all.size()) / std::max(1, local));
 }
 
+// Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
+std::string predict_memory(const RankSource& source, train::TrainJob& job) {
+  const int local_ranks = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
+  const plan::StepReplay replay = plan::replay_step(job.plan, job.model);
+  const plan::HostNeed need = plan::host_need(replay, local_ranks);
+  const plan::MemoryLimit limit = plan::read_memory_limit();
+  job.predicted_peak = std::max(replay.peak.total, replay.load_peak);
+  job.memory_text = concat(format_bytes(job.predicted_peak), " at its peak (", replay.peak.label, "); ",
+                           format_bytes(need.host), " on this host");
+  if (limit.bytes > 0) job.memory_text += concat(", of ", format_bytes(limit.bytes), " that ", limit.from, " has");
+  return plan::does_not_fit(need, limit, job.plan);
+}
+
 }  // namespace
 
 int train_command(int argc, char** argv) {
@@ -61,16 +75,19 @@ int train_command(int argc, char** argv) {
   job.plan.threads = threads_of(source, resolved.config.run.threads);
   job.plan.backend = effective_backend(source, job.plan.backend);
   job.config_json = config::resolved_config_json(resolved).dump(2) + "\n";
+  const std::string too_large = predict_memory(source, job);
   if (source.environment && is_first)
     log_note(concat("rank ", source.environment->rank, " of ", source.environment->world, ", started by ",
                     source.environment->launcher, "; gloo for everything"));
   if (resolved.config.run.dry_run) {
     if (is_first) {
       train::Console(job).banner(out.empty() ? "none (--dry-run)" : out, "dry run");
-      std::cout << job.config_json;
+      std::cout << job.config_json << std::flush;
     }
+    INTARSIA_CHECK(kMemory, too_large.empty(), too_large);
     return 0;
   }
+  INTARSIA_CHECK(kMemory, too_large.empty() || resolved.config.run.force, too_large);
   if (input.file.empty() && is_first)
     log_note(concat("without a --config this run amounts to the following JSON:\n", job.config_json));
   return run_ranks(source, job.plan, bind_of(resolved.config.run.bind), [&](comm::Communicator& axis) {

@@ -82,6 +82,8 @@ std::string report_json(const PlanReport& report) {
     out["search"] = {{"tried", report.search->tried}, {"fitting", report.search->fitting}, {"best", Json::array()}};
     for (const Candidate& candidate : report.search->best)
       out["search"]["best"].push_back(candidate_json(report, candidate));
+    out["search"]["best_runnable_here"] =
+        report.search->runnable ? candidate_json(report, *report.search->runnable) : Json(nullptr);
     out["rule_of_thumb"] = report.ladder;
   }
   return out.dump(2) + "\n";

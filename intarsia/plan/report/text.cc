@@ -127,6 +127,11 @@ void write_search(std::ostream& out, const PlanReport& report) {
       << report.space->global_batch << " samples an update: " << result.tried << " tried, " << result.fitting
       << " fit\n        step  memory        MFU  layout\n";
   for (const Candidate& candidate : result.best) write_candidate(out, report, candidate);
+  const bool first_runs = !result.best.empty() && not_runnable_here(result.best.front().layout).empty();
+  if (result.runnable && !first_runs) {
+    out << "  the best that `intarsia train` runs today:\n";
+    write_candidate(out, report, *result.runnable);
+  }
   if (result.smallest) {
     out << "  nothing fits; least memory:\n";
     write_candidate(out, report, *result.smallest);

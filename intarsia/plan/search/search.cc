@@ -27,6 +27,13 @@ bool allowed(const std::optional<T>& fixed, T value) {
 
 bool whole(double a, double b) { return std::int64_t(a) % std::int64_t(b) == 0; }
 
+// What not_runnable_here() says in words.
+bool runs_here(const Layout& layout) {
+  return layout.tensor == 1 && layout.pipeline == 1 && (layout.replicate == 1 || layout.stage == 0) &&
+         layout.offload == Offload::kNone &&
+         (layout.recomputed == Recomputed::kNone || layout.recomputed == Recomputed::kFull);
+}
+
 class Search {
  public:
   Search(const ClusterSpec& cluster, const Workload& work, const SearchSpace& space)
@@ -54,6 +61,10 @@ class Search {
     std::ranges::sort(best_, {}, &Scored::seconds);
     for (const Scored& scored : best_) result_.best.push_back(detail(scored.layout));
     for (std::size_t i = 1; i < result_.best.size(); ++i) explain(result_.best.front(), result_.best[i]);
+    if (runnable_) {
+      result_.runnable = detail(runnable_->layout);
+      if (!result_.best.empty()) explain(result_.best.front(), *result_.runnable);
+    }
     if (result_.best.empty() && smallest_) result_.smallest = detail(smallest_->layout);
     std::ranges::sort(frontier_, {}, &Scored::seconds);
     for (const Scored& scored : frontier_) result_.frontier.push_back(detail(scored.layout));
@@ -143,6 +154,7 @@ class Search {
     }
     ++result_.fitting;
     const Scored scored{layout_time(cluster_, work_, layout).total(), bytes, layout};
+    if (runs_here(layout) && (!runnable_ || scored.seconds < runnable_->seconds)) runnable_ = scored;
     keep_best(scored);
     keep_frontier(scored);
   }
@@ -195,6 +207,10 @@ class Search {
     const double percent = 100 * (b.total() / a.total() - 1);
     std::ostringstream text;
     text.precision(2);
+    if (percent < 0.05) {
+      other.why = "as fast";
+      return;
+    }
     text << "+" << percent << " %: " << most.name << " (+" << 1000 * most.more << " ms)";
     other.why = text.str();
   }
@@ -204,7 +220,7 @@ class Search {
   const SearchSpace& space_;
   SearchResult result_;
   std::vector<Scored> best_, frontier_;
-  std::optional<Scored> smallest_;
+  std::optional<Scored> smallest_, runnable_;
 };
 
 }  // namespace

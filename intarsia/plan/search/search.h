@@ -37,6 +37,7 @@ struct SearchResult {
   std::int64_t tried = 0;
   std::int64_t fitting = 0;
   std::vector<Candidate> best;        // fastest first; empty: nothing fits
+  std::optional<Candidate> runnable;  // the best that `intarsia train` runs today
   std::optional<Candidate> smallest;  // least memory of all, when nothing fits
   std::vector<Candidate> frontier;    // for pictures: no other one is both smaller and faster
 };

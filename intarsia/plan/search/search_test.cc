@@ -87,6 +87,14 @@ TEST(Search, SaysWhatDoesNotRunHere) {
   EXPECT_EQ(not_runnable_here({.tensor = 2, .pipeline = 2}), "not runnable here yet: tensor parallel, pipeline");
 }
 
+TEST(Search, NamesTheBestThatRunsHereToday) {
+  const SearchResult result =
+      search_layouts(find_cluster("h100"), {.shape = llama_70b()}, {.devices = 64, .global_batch = 128});
+  ASSERT_TRUE(result.runnable.has_value());
+  EXPECT_EQ(not_runnable_here(result.runnable->layout), "");
+  EXPECT_GE(result.runnable->time.total(), result.best.front().time.total());
+}
+
 TEST(Search, ClimbsTheLadderUntilItFits) {
   const auto lines =
       rule_of_thumb(find_cluster("a100-80"), {.shape = llama_70b()}, {.devices = 16, .global_batch = 16});

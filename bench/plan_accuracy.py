@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""What `intarsia plan` predicts beside what `intarsia train` measures, for generated runs on this host.
+
+  bench/plan_accuracy.py memory [COUNT]   peak of a rank by the meter, and of the host by the kernel (root, control groups)
+  bench/plan_accuracy.py limits [COUNT]   random runs inside a control group around what plan says: do they fit?
+  bench/plan_accuracy.py time CLUSTER     step time of twelve runs; CLUSTER from `intarsia bench --ranks 2 --write-cluster`
+  bench/plan_accuracy.py deepspeed        states by DeepSpeed's estimator formulas and by plan, beside the meter
+
+Prints Markdown tables. Needs build/bin/intarsia. Every run has at least 64 MiB a rank. Fixed seed.
+"""
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+MIB = 1 << 20
+PROGRAM = "build/bin/intarsia"
+WORK = tempfile.mkdtemp()
+
+# name: hidden, feed-forward, layers, heads, key/value heads, vocabulary, tied
+MODELS = {
+    "deep": (256, 704, 12, 4, 4, 1024, False),
+    "wide": (256, 704, 4, 4, 4, 16384, False),
+    "grouped": (512, 1408, 4, 8, 2, 2048, False),
+    "tied": (384, 1024, 6, 6, 6, 8192, True),
+    "llama-34m": (512, 1408, 8, 8, 8, 8192, False),
+}
+
+
+def write_models():
+    for name, (hidden, ffn, layers, heads, kv_heads, vocab, tied) in MODELS.items():
+        os.makedirs(f"{WORK}/{name}", exist_ok=True)
+        config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": ffn,
+                  "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+                  "max_position_embeddings": 1024, "tie_word_embeddings": tied}
+        with open(f"{WORK}/{name}/config.json", "w") as out:
+            json.dump(config, out)
+
+
+def samples(length):
+    """Ready samples, 64 rows of `length` tokens below 256."""
+    path = f"{WORK}/samples-{length}.safetensors"
+    if not os.path.exists(path):
+        random.seed(length)
+        body = struct.pack(f"<{64 * length}i", *(random.randrange(256) for _ in range(64 * length)))
+        head = json.dumps({"input_ids": {"dtype": "I32", "shape": [64, length], "data_offsets": [0, len(body)]}}).encode()
+        with open(path, "wb") as out:
+            out.write(struct.pack("<Q", len(head)) + head + body)
+    return path
+
+
+def flags_of(run):
+    flags = ["--model", f"{WORK}/{run['model']}", "--init", "random", "--stage", run["stage"], "--ranks", run["ranks"],
+             "--dtype", run["dtype"], "--batch-size", run["batch"], "--seq-len", run["length"], "--accumulation",
+             run["accumulation"], "--threads", 1]
+    if run["recompute"] != "none":
+        flags += ["--recompute", run["recompute"]]
+    if run["copied"]:
+        flags += ["--force-copy"]
+    return [str(flag) for flag in flags]
+
+
+def predict(run, *more):
+    out = subprocess.run([PROGRAM, "plan", "--json", *flags_of(run), *more], check=True, capture_output=True, text=True)
+    return json.loads(out.stdout)
+
+
+def train(run, group=None, steps=3, force=False):
+    """Exit code, metrics of each step, standard error."""
+    out = f"{WORK}/run"
+    shutil.rmtree(out, ignore_errors=True)
+    command = [PROGRAM, "train", *flags_of(run), "--data", samples(run["length"]), "--steps", str(steps), "--log-every", "1",
+               "--lr", "1e-4", "--out", out] + (["--force"] if force else [])
+
+    def enter():
+        if group:
+            with open(f"{group}/cgroup.procs", "w") as procs:
+                procs.write(str(os.getpid()))
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=enter, timeout=600)
+    metrics = []
+    if os.path.exists(f"{out}/metrics.jsonl"):
+        metrics = [json.loads(line) for line in open(f"{out}/metrics.jsonl")]
+    shutil.rmtree(out, ignore_errors=True)
+    return done.returncode, metrics, done.stderr
+
+
+class Group:
+    """A control group for memory, version 1 or 2; None where there is none."""
+
+    def __init__(self):
+        self.path = None
+        for root, peak, limit in (("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes", "memory.limit_in_bytes"),
+                                  ("/sys/fs/cgroup", "memory.peak", "memory.max")):
+            path = f"{root}/intarsia-plan-{os.getpid()}"
+            try:
+                os.mkdir(path)
+            except OSError:
+                continue
+            if os.path.exists(f"{path}/{peak}"):
+                self.path, self.peak_file, self.limit_file = path, f"{path}/{peak}", f"{path}/{limit}"
+                return
+            os.rmdir(path)
+
+    def limit(self, number):
+        with open(self.limit_file, "w") as out:
+            out.write(str(number))
+
+    def peak(self):
+        return int(open(self.peak_file).read())
+
+    def close(self):
+        if self.path:
+            os.rmdir(self.path)
+
+
+def random_run(generator, smallest=64 * MIB):
+    while True:
+        run = {"model": generator.choice(list(MODELS)), "stage": generator.choice([0, 1, 2, 3]),
+               "ranks": generator.choice([1, 2, 4]), "dtype": generator.choice(["fp32", "fp32", "bf16"]),
+               "recompute": generator.choice(["none", "none", "full"]), "accumulation": generator.choice([1, 1, 3]),
+               "copied": False, "batch": generator.choice([1, 2, 4]), "length": generator.choice([64, 128, 256])}
+        run["copied"] = run["stage"] == 3 and run["ranks"] > 1 and generator.random() < 0.4
+        tokens = run["batch"] * run["length"] * run["accumulation"] * run["ranks"]
+        if tokens > (512 if run["dtype"] == "bf16" else 2048):
+            continue
+        plan = predict(run)
+        stage = plan["stages"][run["stage"]]
+        if max(stage["peak"]["total_bytes"], stage["load_peak_bytes"]) >= smallest:
+            return run, stage
+
+
+def name_of(run):
+    return (f"{run['model']} | {run['stage']}{' copied' if run['copied'] else ''} | {run['ranks']} | {run['dtype']} | "
+            f"{run['recompute']} | {run['batch']} x {run['length']} x {run['accumulation']}")
+
+
+HEAD = "| model | stage | ranks | dtype | recompute | batch x length x accumulation |"
+
+
+def memory(count):
+    generator, ratios, host_misses = random.Random(8), [], []
+    print(HEAD + " predicted MiB | measured MiB | ratio | host predicted | host by the kernel | off by |")
+    print("|---|---|--:|---|---|---|--:|--:|--:|--:|--:|--:|")
+    for _ in range(count):
+        run, stage = random_run(generator)
+        group = Group()
+        code, metrics, errors = train(run, group.path)
+        host = group.peak() if group.path else 0
+        group.close()
+        if code != 0:
+            print(f"| {name_of(run)} | failed with {code}: {errors.strip().splitlines()[-1]} |")
+            continue
+        predicted = max(stage["peak"]["total_bytes"], stage["load_peak_bytes"])
+        measured = metrics[-1]["peak_bytes"]
+        ratios.append(predicted / measured)
+        host_misses.append(abs(stage["host_bytes"] - host) <= 0.05 * host + 30 * MIB)
+        print(f"| {name_of(run)} | {predicted / MIB:.1f} | {measured / MIB:.1f} | {ratios[-1]:.4f} | "
+              f"{stage['host_bytes'] / MIB:.0f} | {host / MIB:.0f} | {(stage['host_bytes'] - host) / MIB:+.0f} |", flush=True)
+    within = sum(abs(ratio - 1) <= 0.03 for ratio in ratios)
+    print(f"\n{len(ratios)} runs: {within} within 3 % of the meter, worst {max(abs(r - 1) for r in ratios) * 100:.2f} %; "
+          f"{sum(host_misses)} of {len(host_misses)} hosts within 5 % + 30 MiB of the kernel's peak.")
+
+
+def limits(count):
+    generator, right = random.Random(60), 0
+    print(HEAD + " host predicted MiB | limit MiB | plan | exit | right |")
+    print("|---|---|--:|---|---|---|--:|--:|---|--:|---|")
+    for _ in range(count):
+        run, stage = random_run(generator, 512 * MIB)
+        share = generator.choice([0.6, 0.8, 0.9, 1.02, 1.1, 1.3])  # of what plan says the run needs
+        group = Group()
+        group.limit(int(stage["host_bytes"] * share))
+        code, _, _ = train(run, group.path, steps=2)
+        group.close()
+        says_fits, fitted = share >= 1, code == 0
+        right += says_fits == fitted
+        print(f"| {name_of(run)} | {stage['host_bytes'] / MIB:.0f} | {stage['host_bytes'] * share / MIB:.0f} | "
+              f"{'fits' if says_fits else 'does not fit'} | {code} | {'yes' if says_fits == fitted else 'NO'} |", flush=True)
+    print(f"\n{right} of {count} right.")
+
+
+TIMED = [("deep", 0, 1, "none", 2, 128, 1), ("deep", 0, 1, "full", 2, 128, 1), ("deep", 2, 2, "none", 2, 128, 1),
+         ("deep", 3, 2, "none", 1, 256, 2), ("wide", 0, 1, "none", 2, 128, 1), ("wide", 1, 2, "none", 2, 128, 1),
+         ("wide", 3, 2, "full", 2, 256, 1), ("grouped", 0, 1, "none", 4, 128, 1), ("grouped", 3, 2, "none", 4, 64, 1),
+         ("tied", 2, 2, "none", 2, 128, 1), ("llama-34m", 0, 1, "none", 2, 128, 1), ("llama-34m", 3, 2, "none", 2, 128, 1)]
+
+
+def time(cluster):
+    rows = []
+    print(HEAD + " predicted s | measured s (median of 8) | ratio |\n|---|---|--:|---|---|---|--:|--:|--:|")
+    for model, stage, ranks, recompute, batch, length, accumulation in TIMED:
+        run = {"model": model, "stage": stage, "ranks": ranks, "dtype": "fp32", "recompute": recompute, "copied": False,
+               "batch": batch, "length": length, "accumulation": accumulation}
+        predicted = predict(run, "--cluster", cluster)["stages"][stage]["seconds"]["total"]
+        _, metrics, _ = train(run, steps=10)
+        measured = sorted(m["step_seconds"] for m in metrics[2:])[4]
+        rows.append((predicted, measured))
+        print(f"| {name_of(run)} | {predicted:.3f} | {measured:.3f} | {predicted / measured:.3f} |", flush=True)
+    pairs = [(a, b) for i, a in enumerate(rows) for b in rows[:i] if abs(a[1] / b[1] - 1) > 0.15]
+    ordered = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs)
+    print(f"\n{sum(abs(p / m - 1) <= 0.15 for p, m in rows)} of {len(rows)} within 15 %; order right in {ordered} of "
+          f"{len(pairs)} pairs that differ by more than 15 %.")
+
+
+def deepspeed():
+    print("| model | ranks | stage | DeepSpeed's estimator MiB | plan: states | plan: peak | measured peak |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for model in ("deep", "wide", "llama-34m"):
+        for stage in (2, 3):
+            run = {"model": model, "stage": stage, "ranks": 2, "dtype": "bf16", "recompute": "none", "copied": False,
+                   "batch": 1, "length": 128, "accumulation": 1}
+            plan = predict(run)
+            hidden, ffn, _, _, _, vocab, _ = MODELS[model]
+            largest = max(4 * hidden * hidden + 3 * hidden * ffn, vocab * hidden)
+            total = plan["parameters"]
+            estimate = 2 * total + 18 * total / 2 if stage == 2 else 4 * largest + 18 * total / 2
+            row = plan["stages"][stage]
+            code, metrics, _ = train(run)
+            measured = metrics[-1]["peak_bytes"] / MIB if code == 0 else float("nan")
+            print(f"| {model} | 2 | {stage} | {estimate / MIB:.1f} | {row['between_steps']['total_bytes'] / MIB:.1f} | "
+                  f"{row['peak']['total_bytes'] / MIB:.1f} | {measured:.1f} |", flush=True)
+
+
+def main():
+    command = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    more = sys.argv[2:]
+    try:
+        write_models()
+        if command == "memory":
+            memory(int(more[0]) if more else 44)
+        elif command == "limits":
+            limits(int(more[0]) if more else 60)
+        elif command == "time" and more:
+            time(more[0])
+        elif command == "deepspeed":
+            deepspeed()
+        else:
+            print(__doc__)
+    finally:
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
