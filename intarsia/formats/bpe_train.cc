@@ -155,7 +155,7 @@ void BpeTrainer::add(std::string_view text) {
         text_bytes_ += static_cast<std::int64_t>(piece.size());
         splitter_.split(piece, on_word);
       },
-      [](std::int32_t) {});
+      [](std::int32_t, std::string_view) {});
 }
 
 TrainedBpe BpeTrainer::train(const Progress& progress) const {

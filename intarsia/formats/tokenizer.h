@@ -15,6 +15,17 @@
 
 namespace intarsia::formats {
 
+// Bytes [begin, end) of a text.
+struct TextSpan {
+  std::size_t begin = 0, end = 0;
+  bool operator==(const TextSpan&) const = default;
+};
+
+struct MarkedIds {
+  std::vector<std::int32_t> ids;
+  std::vector<bool> marks;  // of each id
+};
+
 // Threads: const members may be called at once. Copies share everything.
 class Tokenizer {
  public:
@@ -36,6 +47,10 @@ class Tokenizer {
   // The ids of one document of training text: encode() with special tokens and then one end-of-text token, unless the
   // post-processor ended with it. Errors: as encode's; kConfig when the tokenizer has no end-of-text token.
   std::vector<std::int32_t> encode_document(std::string_view text, const Progress& progress = {}) const;
+
+  // The ids of encode() and, for each, whether any of its text lies inside one of `spans`, which are in order. Of the
+  // post-processor's tokens those behind the text are marked. Errors: as encode's.
+  MarkedIds encode_marked(std::string_view text, bool add_special, std::span<const TextSpan> spans) const;
 
   // The text of ids. Bytes that are not UTF-8 become U+FFFD: one for each maximal invalid part or, as the Hugging Face
   // library does with byte fallback, one for each byte of a run of byte tokens that is not UTF-8 as a whole.

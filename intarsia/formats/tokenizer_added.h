@@ -23,7 +23,8 @@ class AddedTokenFinder {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Calls text(piece) for what lies between tokens and token(id) for each token found, in order. Pieces are not empty.
+  // Calls text(piece) for what lies between tokens and token(id, piece) for each token found with what it takes, in
+  // order. Pieces are not empty.
   template <typename OnText, typename OnToken>
   void cut(std::string_view text, OnText&& on_text, OnToken&& on_token) const {
     std::size_t done = 0;
@@ -34,7 +35,7 @@ class AddedTokenFinder {
       if (!stands_alone(text, found)) continue;
       const Found taken = with_white_space(text, found, done);
       if (done < taken.begin) on_text(text.substr(done, taken.begin - done));
-      on_token(taken.token->id);
+      on_token(taken.token->id, text.substr(taken.begin, taken.end - taken.begin));
       done = taken.end;
       at = std::max(at, done);
     }

@@ -82,7 +82,7 @@ class Reader : TokenizerJson {
     }
     spec_.byte_fallback = boolean(model, "byte_fallback", false, "model");
     spec_.ignore_merges = boolean(model, "ignore_merges", false, "model");
-    // unk_token and fuse_unk never act: the reader demands a token for every byte.
+    spec_.fuse_unknown = boolean(model, "fuse_unk", false, "model");
 
     const json& vocab = optional(model, "vocab");
     require(vocab.is_object(), "model.vocab must be an object, found ", vocab.type_name());
@@ -92,6 +92,8 @@ class Reader : TokenizerJson {
       place(token, id(value, concat("token \"", printable(token), "\"")), true);
     }
     read_merges(optional(model, "merges"));
+    const json& unknown = optional(model, "unk_token");
+    if (!unknown.is_null()) spec_.unknown = token_id(string(unknown, "model.unk_token"), "model.unk_token");
   }
 
   void read_merges(const json& merges) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,9 @@ struct TokenizerSpec {
   // Tokens are characters, and a character without a token becomes its bytes, "<0x0A>"; else tokens are written in the
   // byte alphabet (tokenizer_text.h).
   bool byte_fallback = false;
+  // What a character without tokens becomes; nothing: it is left out. With fuse_unknown several in a row are one.
+  std::optional<std::int32_t> unknown;
+  bool fuse_unknown = false;
   bool strip_first_space = false;  // decoding drops one space at the begin of the text
   std::vector<NormalizeStep> normalize;
   std::vector<PreTokenizeStep> steps;
