@@ -55,6 +55,17 @@ void resolve_recompute(Draft& draft) {
   }
 }
 
+void resolve_eval_fraction(Draft& draft) {
+  const Asked* asked = draft.find_asked("eval_fraction");
+  if (asked == nullptr) return;
+  const RunConfig& run = draft.result.config.run;
+  if (run.eval_fraction < 0 || run.eval_fraction >= 1)
+    draft.problem(asked->path, asked->place, asked->values[0], "a share below 1 is expected");
+  if (run.eval_fraction > 0 && !run.eval_data.empty())
+    draft.problem(asked->path, asked->place, asked->values[0],
+                  "held-out samples beside files to evaluate on (eval_data)", "remove one");
+}
+
 }  // namespace
 
 void resolve_run(Draft& draft) {
@@ -73,6 +84,8 @@ void resolve_run(Draft& draft) {
   settings.text("init", init);
   run.init_random = init == "random";
   settings.texts("eval_data", run.eval_data);
+  settings.number("eval_fraction", run.eval_fraction);
+  resolve_eval_fraction(draft);
   settings.integer("eval_every", run.eval_every);
   settings.integer("save_every", run.save_every);
   settings.integer("keep", run.keep);
@@ -84,6 +97,8 @@ void resolve_run(Draft& draft) {
   settings.on("shuffle", run.shuffle);
   settings.choice("pack", run.pack);
   settings.choice("too_long", run.too_long);
+  settings.choice("train_on", run.train_on);
+  settings.choice("bad_lines", run.bad_lines);
   settings.integer("threads", run.threads);
   settings.choice("bind", run.bind);
   settings.on("reproducible", run.reproducible);

@@ -134,7 +134,9 @@ enum class Pack {
   kConcat,
   kIsolate
 };  // off: one document a sample; concat: one after another; isolate: no attention across
-enum class TooLong { kError, kTruncate, kDrop };  // documents longer than seq_len with pack off
+enum class TooLong { kError, kTruncate, kDrop };  // documents longer than seq_len with pack off or isolate
+enum class TrainOn { kAssistant, kAll };          // of chats and of prompts with completions
+enum class BadLines { kError, kSkip };            // JSONL lines that are no document
 enum class Bind { kNone, kCores, kNuma };
 enum class Backend { kThreads, kShm, kGloo };
 enum class LastWindow { kCarry, kFlush, kDrop };  // micro-batches left at an epoch's end
@@ -152,6 +154,7 @@ struct RunConfig {
   std::uint64_t seed = 42;
   bool init_random = false;  // fill the model from the seed instead of its files
   std::vector<std::string> eval_data;
+  double eval_fraction = 0;                      // of the training samples, held out; 0: none
   std::int64_t eval_every = 0;                   // updates; 0: only at the end
   std::int64_t save_every = 0;                   // updates; 0: only at the end; smaller: less is lost, more is written
   std::int64_t keep = 2;                         // checkpoints kept; 0: all
@@ -162,6 +165,8 @@ struct RunConfig {
   bool shuffle = true;
   Pack pack = Pack::kConcat;
   TooLong too_long = TooLong::kError;
+  TrainOn train_on = TrainOn::kAssistant;
+  BadLines bad_lines = BadLines::kError;
   int threads = 0;  // intra-op threads of a rank; 0: the cores divided among the local ranks
   Bind bind = Bind::kNone;
   bool reproducible = false;       // the same bits in any layout; costs log2(L/ranks) more gradient buffers

@@ -13,11 +13,16 @@ namespace intarsia::data {
 Batch make_batch(const Dataset& dataset, std::span<const std::int64_t> indices) {
   const tensor::MemoryScope scope(tensor::MemoryCategory::kData);
   const std::int64_t rows = static_cast<std::int64_t>(indices.size()), columns = dataset.seq_len();
-  Batch batch{at::empty({rows, columns}, at::kLong), at::empty({rows, columns}, at::kLong), 0};
+  Batch batch{at::empty({rows, columns}, at::kLong), at::empty({rows, columns}, at::kLong), {}, 0};
+  if (dataset.is_isolated()) batch.positions = at::empty({rows, columns}, at::kLong);
   auto* ids = batch.input_ids.data_ptr<std::int64_t>();
   auto* labels = batch.labels.data_ptr<std::int64_t>();
-  for (const std::int64_t index : indices) {
-    dataset.fill(index, ids, labels);
+  for (std::size_t row = 0; row < indices.size(); ++row) {
+    dataset.fill(indices[row], ids, labels);
+    if (dataset.is_isolated()) {
+      dataset.positions(indices[row],
+                        batch.positions.data_ptr<std::int64_t>() + static_cast<std::int64_t>(row) * columns);
+    }
     for (std::int64_t i = 1; i < columns; ++i) batch.num_targets += labels[i] != kNotCounted ? 1 : 0;
     ids += columns;
     labels += columns;

@@ -10,14 +10,16 @@
 
 namespace intarsia::data {
 
-// Shapes: input_ids, labels [B, S] int64, on the CPU. B may be 0: a rank without samples in this micro-step.
+// Shapes: input_ids, labels, positions [B, S] int64, on the CPU. B may be 0: a rank without samples in this micro-step.
 struct Batch {
   at::Tensor input_ids;
   at::Tensor labels;             // kNotCounted or a token id; the target of position t is labels[:, t + 1]
+  at::Tensor positions;          // undefined, or of an isolated data set: where one is 0 a document begins
   std::int64_t num_targets = 0;  // labels that count, column 0 left out
 };
 
-// The samples with these indices, one a row, in their order. Memory: 16 bytes a token, category kData.
+// The samples with these indices, one a row, in their order. Memory: 16 bytes a token (24 with
+// positions), category kData.
 // Errors: Dataset::fill's.
 Batch make_batch(const Dataset& dataset, std::span<const std::int64_t> indices);
 

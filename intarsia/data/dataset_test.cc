@@ -168,9 +168,6 @@ TEST(DocumentData, RefusesWhatItCannotUseByName) {
   expect_error(ErrorKind::kConfig, "tokenizer", [&] { open_dataset({.paths = {path}, .seq_len = 4}); });
   expect_error(ErrorKind::kConfig, "larger than the model's embedding of 100 rows",
                [&] { open_dataset({.paths = {path}, .seq_len = 4, .vocab_size = 100, .tokenizer = &tokenizer()}); });
-  expect_error(ErrorKind::kUnsupported, "isolate", [&] {
-    open_dataset({.paths = {path}, .seq_len = 4, .pack = Pack::kIsolate, .tokenizer = &tokenizer()});
-  });
   const auto empty = write_file("empty.txt", "");
   expect_error(ErrorKind::kData, "empty",
                [&] { open_dataset({.paths = {empty}, .seq_len = 4, .tokenizer = &tokenizer()}); });
@@ -184,7 +181,7 @@ TEST(DocumentData, ReadySamplesComeThroughTheSameDoor) {
 TEST(TokenCache, HoldsTheSameSamplesAsMemory) {
   const auto text = write_file("a.txt", "One two three four five six seven eight nine ten.");
   const auto lines = write_file("b.jsonl", "{\"text\": \"eleven\"}\n{\"text\": \"twelve thirteen\"}\n");
-  for (const Pack pack : {Pack::kConcat, Pack::kOff}) {
+  for (const Pack pack : {Pack::kConcat, Pack::kOff, Pack::kIsolate}) {
     DataOptions options{.paths = {text, lines},
                         .seq_len = 16,
                         .vocab_size = kVocab,
@@ -197,12 +194,13 @@ TEST(TokenCache, HoldsTheSameSamplesAsMemory) {
     const auto cached = open_dataset(options);
     EXPECT_EQ(all_ids(*cached), all_ids(*memory));
     EXPECT_GT(cached->num_samples(), 1);
+    EXPECT_EQ(cached->summary().documents, 3);
   }
 }
 
 TEST(TokenCache, IsMadeOnceAndKnowsItsSources) {
   const auto path = write_file("a.txt", "One two three");
-  const std::string folder = fresh_folder("cache");
+  DataOptions options{.tokenizer = &tokenizer(), .cache_dir = fresh_folder("cache")};
   int calls = 0;
   std::int64_t last = 0, all = 0;
   const TokenizeProgress count = [&](std::int64_t done, std::int64_t total) {
@@ -211,23 +209,30 @@ TEST(TokenCache, IsMadeOnceAndKnowsItsSources) {
     last = done;
     all = total;
   };
-  const std::string cache = tokenize_to_cache({path}, tokenizer(), folder, count);
+  const std::string cache = tokenize_to_cache({path}, options, count);
   EXPECT_GT(calls, 0);
   EXPECT_EQ(last, 13);
   EXPECT_EQ(all, 13);
   calls = 0;
-  EXPECT_EQ(tokenize_to_cache({path}, tokenizer(), folder, count), cache);
+  EXPECT_EQ(tokenize_to_cache({path}, options, count), cache);
   EXPECT_EQ(calls, 0);
   const auto other = formats::Tokenizer::load("tests/fixtures/hf/llama-tied/model");
-  EXPECT_NE(token_cache_path({path}, other, folder), cache);
+  options.tokenizer = &other;
+  EXPECT_NE(token_cache_path({path}, options), cache);
+  options.tokenizer = &tokenizer();
+  options.train_on = formats::TrainOn::kAll;
+  EXPECT_NE(token_cache_path({path}, options), cache);
+  options.train_on = formats::TrainOn::kAssistant;
+  EXPECT_EQ(token_cache_path({path}, options), cache);
   write_file("a.txt", "One two three four");
-  EXPECT_NE(token_cache_path({path}, tokenizer(), folder), cache);
+  EXPECT_NE(token_cache_path({path}, options), cache);
 }
 
 TEST(TokenCache, NothingStaysOfDocumentsThatCannotBeTokenized) {
   const auto path = write_file("a.txt", "\xFF\xFE not UTF-8");
   const std::string folder = fresh_folder("cache");
-  expect_error(ErrorKind::kData, path, [&] { tokenize_to_cache({path}, tokenizer(), folder); });
+  expect_error(ErrorKind::kData, path,
+               [&] { tokenize_to_cache({path}, {.tokenizer = &tokenizer(), .cache_dir = folder}); });
   EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 

@@ -12,6 +12,7 @@
 #include "intarsia/formats/documents.h"
 #include "intarsia/formats/token_file.h"
 #include "intarsia/formats/tokenizer.h"
+#include "intarsia/formats/training_ids.h"
 #include "intarsia/io/file.h"
 
 namespace intarsia::data {
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raise it when tokenizing or packing changes what a cache holds.
-constexpr std::uint64_t kCacheVersion = 1;
+constexpr std::uint64_t kCacheVersion = 2;
 
 std::uint64_t mix(std::uint64_t hash, std::string_view bytes) { return philox_key(hash, bytes); }
 std::uint64_t mix(std::uint64_t hash, std::int64_t number) { return mix(hash, std::to_string(number)); }
@@ -47,10 +48,11 @@ std::string hex(std::uint64_t value) {
 
 }  // namespace
 
-std::int64_t tokenize_documents(const std::vector<std::string>& paths, const formats::Tokenizer& tokenizer,
-                                const std::function<void(std::span<const std::int32_t>)>& out,
-                                const TokenizeProgress& progress) {
-  formats::DocumentReader reader(paths);
+DocumentCounts tokenize_documents(const std::vector<std::string>& paths, const DataOptions& options,
+                                  const std::function<void(const formats::MarkedIds&)>& out,
+                                  const TokenizeProgress& progress) {
+  formats::DocumentReader reader(paths,
+                                 {.chat = options.chat, .train_on = options.train_on, .bad_lines = options.bad_lines});
   formats::Document document;
   while (reader.next(document)) {
     // The reader has the document's bytes behind it; of a long one the encoder tells how far it is.
@@ -60,21 +62,19 @@ std::int64_t tokenize_documents(const std::vector<std::string>& paths, const for
       encoded += static_cast<std::int64_t>(bytes);
       progress(std::max<std::int64_t>(0, before) + encoded, reader.bytes_total());
     };
-    try {
-      out(tokenizer.encode_document(document.text,
-                                    progress ? formats::Tokenizer::Progress(report) : formats::Tokenizer::Progress()));
-    } catch (const Error& error) {
-      fail(error.kind(), document.origin, ": ", error.what());
-    }
+    out(formats::training_ids(*options.tokenizer, document,
+                              progress ? formats::Tokenizer::Progress(report) : formats::Tokenizer::Progress()));
   }
   if (progress) progress(reader.bytes_total(), reader.bytes_total());
-  return reader.num_documents();
+  return {reader.num_documents(), reader.num_bad_lines()};
 }
 
-std::string token_cache_path(const std::vector<std::string>& paths, const formats::Tokenizer& tokenizer,
-                             const std::string& cache_dir) {
+std::string token_cache_path(const std::vector<std::string>& paths, const DataOptions& options) {
   INTARSIA_INVARIANT(!paths.empty(), "no files to tokenize");
-  std::uint64_t hash = mix(kCacheVersion, tokenizer);
+  std::uint64_t hash = mix(kCacheVersion, *options.tokenizer);
+  if (options.chat != nullptr) hash = mix(hash, options.chat->identity());
+  hash = mix(hash, options.train_on == formats::TrainOn::kAll ? 1 : 0);
+  hash = mix(hash, options.bad_lines == formats::BadLines::kSkip ? 1 : 0);
   for (const std::string& path : paths) {
     std::error_code error;
     const fs::path absolute = fs::absolute(path, error);
@@ -84,25 +84,29 @@ std::string token_cache_path(const std::vector<std::string>& paths, const format
     hash = mix(hash, absolute.lexically_normal().string());
     hash = mix(mix(hash, static_cast<std::int64_t>(size)), time.time_since_epoch().count());
   }
-  return (fs::path(cache_dir) / (fs::path(paths.front()).stem().string() + "-" + hex(hash) + ".bin")).string();
+  const std::string name = fs::path(paths.front()).stem().string() + "-" + hex(hash) + ".bin";
+  return (fs::path(options.cache_dir) / name).string();
 }
 
-std::string tokenize_to_cache(const std::vector<std::string>& paths, const formats::Tokenizer& tokenizer,
-                              const std::string& cache_dir, const TokenizeProgress& progress) {
-  const std::string path = token_cache_path(paths, tokenizer, cache_dir);
+std::string tokenize_to_cache(const std::vector<std::string>& paths, const DataOptions& options,
+                              const TokenizeProgress& progress) {
+  const std::string path = token_cache_path(paths, options);
   // Without its description a token file left by a crash could not be told from one of another type.
   std::error_code error;
   if (fs::exists(path, error) && fs::exists(formats::token_info_path(path), error)) return path;
-  fs::create_directories(cache_dir, error);
-  if (error) io::fail_io("create folder", cache_dir, error.value());
+  fs::create_directories(options.cache_dir, error);
+  if (error) io::fail_io("create folder", options.cache_dir, error.value());
+  const formats::Tokenizer& tokenizer = *options.tokenizer;
   formats::TokenFileInfo info;
   info.dtype = formats::token_dtype(tokenizer.vocab_size());
   info.vocab_size = tokenizer.vocab_size();
   info.tokenizer = tokenizer.name();
   info.end_of_text = tokenizer.end_of_text();
   formats::TokenFileWriter writer(path, info);
-  tokenize_documents(
-      paths, tokenizer, [&](std::span<const std::int32_t> ids) { writer.append(ids); }, progress);
+  const DocumentCounts counts = tokenize_documents(
+      paths, options, [&](const formats::MarkedIds& document) { writer.append_document(document.ids, document.marks); },
+      progress);
+  writer.set_counts(counts.documents, counts.bad_lines);
   writer.commit();
   return path;
 }

@@ -11,6 +11,39 @@ namespace {
 
 constexpr std::int64_t kCheckedAtOpen = std::int64_t{1} << 24;
 
+// Samples that are ranges of a stream, each filled up to the common length.
+class CutStream : public Dataset {
+ public:
+  CutStream(TokenStream stream, std::int64_t seq_len, std::int64_t num_samples, DataSummary summary)
+      : stream_(std::move(stream)), seq_len_(seq_len), num_samples_(num_samples), summary_(std::move(summary)) {}
+
+  std::int64_t num_samples() const override { return num_samples_; }
+  std::int64_t seq_len() const override { return seq_len_; }
+  const DataSummary& summary() const override { return summary_; }
+
+  void fill(std::int64_t index, std::int64_t* ids, std::int64_t* labels) const override {
+    INTARSIA_INVARIANT(index >= 0 && index < num_samples_, "sample ", index, " of ", num_samples_);
+    const std::int64_t begin = index * seq_len_;
+    fill_range(stream_, begin, std::min(seq_len_, stream_.size() - begin), seq_len_, ids, labels);
+  }
+
+ private:
+  TokenStream stream_;
+  std::int64_t seq_len_, num_samples_;
+  DataSummary summary_;
+};
+
+}  // namespace
+
+void fill_range(const TokenStream& stream, std::int64_t begin, std::int64_t size, std::int64_t seq_len,
+                std::int64_t* ids, std::int64_t* labels) {
+  const std::span<std::int64_t> tokens(ids, static_cast<std::size_t>(size));
+  stream.read(begin, tokens);
+  stream.label(begin, tokens, labels);
+  std::fill(ids + size, ids + seq_len, stream.blocks().front().end_of_text.value_or(0));
+  std::fill(labels + size, labels + seq_len, kNotCounted);
+}
+
 std::string name_of(const TokenStream& stream) {
   const auto& blocks = stream.blocks();
   if (blocks.empty()) return "the data";
@@ -18,96 +51,22 @@ std::string name_of(const TokenStream& stream) {
                             : concat(blocks.front().name, " and ", blocks.size() - 1, " more files");
 }
 
-// Calls visit(id) for each token of the block.
-template <typename Visit>
-void for_each_token(const TokenBlock& block, const Visit& visit) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(block.size(), 1 << 16)));
-  for (std::int64_t begin = 0; begin < block.size(); begin += static_cast<std::int64_t>(ids.size())) {
-    ids.resize(
-        static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), block.size() - begin)));
-    block.read(begin, ids);
-    for (const std::int64_t id : ids) visit(id);
-  }
+const formats::DocumentMap* TokenBlock::documents() const {
+  if (const auto* memory = std::get_if<TokensInMemory>(&tokens)) return &memory->documents;
+  const auto& map = std::get<formats::TokenFile>(tokens).documents();
+  return map ? &*map : nullptr;
 }
-
-// Samples that are ranges of a stream, each filled up to the common length.
-class StreamSamples : public Dataset {
- public:
-  StreamSamples(TokenStream stream, std::int64_t seq_len, DataSummary summary)
-      : stream_(std::move(stream)), seq_len_(seq_len), summary_(summary) {}
-
-  std::int64_t seq_len() const override { return seq_len_; }
-  const DataSummary& summary() const override { return summary_; }
-
-  void fill(std::int64_t index, std::int64_t* ids, std::int64_t* labels) const override {
-    INTARSIA_INVARIANT(index >= 0 && index < num_samples(), "sample ", index, " of ", num_samples());
-    const auto [begin, size] = range_of(index);
-    stream_.read(begin, {ids, static_cast<std::size_t>(size)});
-    std::copy(ids, ids + size, labels);
-    std::fill(ids + size, ids + seq_len_, stream_.blocks().front().end_of_text.value_or(0));
-    std::fill(labels + size, labels + seq_len_, kNotCounted);
-  }
-
- protected:
-  struct Range {
-    std::int64_t begin = 0;
-    std::int64_t size = 0;
-  };
-  virtual Range range_of(std::int64_t index) const = 0;
-
-  TokenStream stream_;
-  std::int64_t seq_len_;
-
- private:
-  DataSummary summary_;
-};
-
-class CutStream : public StreamSamples {
- public:
-  CutStream(TokenStream stream, std::int64_t seq_len, std::int64_t num_samples, DataSummary summary)
-      : StreamSamples(std::move(stream), seq_len, summary), num_samples_(num_samples) {}
-  std::int64_t num_samples() const override { return num_samples_; }
-
- protected:
-  Range range_of(std::int64_t index) const override {
-    const std::int64_t begin = index * seq_len_;
-    return {begin, std::min(seq_len_, stream_.size() - begin)};
-  }
-
- private:
-  std::int64_t num_samples_;
-};
-
-class CutDocuments : public StreamSamples {
- public:
-  CutDocuments(TokenStream stream, std::int64_t seq_len, std::vector<std::int64_t> begins,
-               std::vector<std::int32_t> sizes, DataSummary summary)
-      : StreamSamples(std::move(stream), seq_len, summary), begins_(std::move(begins)), sizes_(std::move(sizes)) {}
-  std::int64_t num_samples() const override { return static_cast<std::int64_t>(begins_.size()); }
-
- protected:
-  Range range_of(std::int64_t index) const override {
-    const auto i = static_cast<std::size_t>(index);
-    return {begins_[i], sizes_[i]};
-  }
-
- private:
-  std::vector<std::int64_t> begins_;
-  std::vector<std::int32_t> sizes_;
-};
-
-}  // namespace
 
 std::int64_t TokenBlock::size() const {
   const auto* file = std::get_if<formats::TokenFile>(&tokens);
-  return file != nullptr ? file->size() : static_cast<std::int64_t>(std::get<1>(tokens).size());
+  return file != nullptr ? file->size() : static_cast<std::int64_t>(std::get<TokensInMemory>(tokens).ids.size());
 }
 
 void TokenBlock::read(std::int64_t begin, std::span<std::int64_t> out) const {
   if (const auto* file = std::get_if<formats::TokenFile>(&tokens)) {
     file->read(begin, out);
   } else {
-    const auto first = std::get<1>(tokens).begin() + begin;
+    const auto first = std::get<TokensInMemory>(tokens).ids.begin() + begin;
     std::copy(first, first + static_cast<std::ptrdiff_t>(out.size()), out.begin());
   }
 }
@@ -129,19 +88,65 @@ void TokenStream::add(TokenBlock block) {
   blocks_.push_back(std::move(block));
 }
 
-void TokenStream::read(std::int64_t begin, std::span<std::int64_t> out) const {
-  const auto count = static_cast<std::int64_t>(out.size());
-  INTARSIA_INVARIANT(begin >= 0 && count <= size_ - begin, count, " tokens from ", begin, " of ", size_);
+// Calls visit(block, begin in the block, count, offset from `begin`) for each block that the tokens lie in.
+template <typename Visit>
+void TokenStream::for_each_part(std::int64_t begin, std::int64_t count, const Visit& visit) const {
+  INTARSIA_INVARIANT(begin >= 0 && count >= 0 && count <= size_ - begin, count, " tokens from ", begin, " of ", size_);
   auto block = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
-  while (!out.empty()) {
+  for (std::int64_t done = 0; done < count; ++block) {
     const TokenBlock& source = blocks_[block - 1];
-    const std::int64_t at = begin - begins_[block - 1];
-    const std::size_t part = std::min(out.size(), static_cast<std::size_t>(source.size() - at));
-    source.read(at, out.first(part));
-    out = out.subspan(part);
-    begin += static_cast<std::int64_t>(part);
-    ++block;
+    const std::int64_t at = begin + done - begins_[block - 1];
+    const std::int64_t part = std::min(count - done, source.size() - at);
+    visit(source, at, part, done);
+    done += part;
   }
+}
+
+void TokenStream::read(std::int64_t begin, std::span<std::int64_t> out) const {
+  for_each_part(begin, static_cast<std::int64_t>(out.size()),
+                [&](const TokenBlock& block, std::int64_t at, std::int64_t count, std::int64_t offset) {
+                  block.read(at, out.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(count)));
+                });
+}
+
+namespace {
+
+// Calls visit(begin, end) for each part of tokens [begin, end) of a block that is trained on.
+template <typename Visit>
+void for_each_trained(const TokenBlock& block, std::int64_t begin, std::int64_t end, const Visit& visit) {
+  const formats::DocumentMap* map = block.documents();
+  if (map == nullptr || !map->trained) return visit(begin, end);
+  const auto& runs = *map->trained;
+  auto run =
+      std::partition_point(runs.begin(), runs.end(), [&](const formats::TokenRange& r) { return r.end <= begin; });
+  for (; run != runs.end() && run->begin < end; ++run) visit(std::max(begin, run->begin), std::min(end, run->end));
+}
+
+}  // namespace
+
+void TokenStream::label(std::int64_t begin, std::span<const std::int64_t> ids, std::int64_t* labels) const {
+  std::fill(labels, labels + ids.size(), kNotCounted);
+  for_each_part(begin, static_cast<std::int64_t>(ids.size()),
+                [&](const TokenBlock& block, std::int64_t at, std::int64_t count, std::int64_t offset) {
+                  for_each_trained(block, at, at + count, [&](std::int64_t from, std::int64_t to) {
+                    const std::int64_t first = offset + from - at;
+                    std::copy_n(ids.begin() + first, to - from, labels + first);
+                  });
+                });
+}
+
+std::int64_t TokenStream::num_trained(std::int64_t begin, std::int64_t end) const {
+  std::int64_t total = 0;
+  for_each_part(begin, end - begin, [&](const TokenBlock& block, std::int64_t at, std::int64_t count, std::int64_t) {
+    for_each_trained(block, at, at + count, [&](std::int64_t from, std::int64_t to) { total += to - from; });
+  });
+  return total;
+}
+
+bool TokenStream::has_marks() const {
+  return std::any_of(blocks_.begin(), blocks_.end(), [](const TokenBlock& block) {
+    return block.documents() != nullptr && block.documents()->trained.has_value();
+  });
 }
 
 std::unique_ptr<Dataset> cut_stream(TokenStream stream, const DataOptions& options, DataSummary summary) {
@@ -152,50 +157,8 @@ std::unique_ptr<Dataset> cut_stream(TokenStream stream, const DataOptions& optio
                  "; use more data or a smaller --seq-len");
   summary.tokens = std::min(total, num_samples * seq_len);
   summary.dropped_tokens = total - summary.tokens;
-  return std::make_unique<CutStream>(std::move(stream), seq_len, num_samples, summary);
-}
-
-std::unique_ptr<Dataset> cut_documents(TokenStream stream, const DataOptions& options, DataSummary summary) {
-  std::vector<std::int64_t> begins;
-  std::vector<std::int32_t> sizes;
-  std::int64_t document = 0, begin = 0, longest = 0, at = 0;
-  const auto end_document = [&](std::int64_t end) {
-    std::int64_t size = end - begin;
-    const std::int64_t first = std::exchange(begin, end);
-    if (size < 2) return;
-    ++document;
-    if (size > options.seq_len) {
-      INTARSIA_CHECK(kData, options.too_long != TooLong::kError, name_of(stream), ": document ", document,
-                     " (counted from 1) has ", size, " tokens with its end-of-text, more than a sample of ",
-                     options.seq_len,
-                     "; use a larger --seq-len, --too-long truncate or --too-long drop, or --pack concat");
-      if (options.too_long == TooLong::kDrop) {
-        ++summary.dropped_documents;
-        return;
-      }
-      ++summary.truncated_documents;
-      size = options.seq_len;
-    }
-    begins.push_back(first);
-    sizes.push_back(static_cast<std::int32_t>(size));
-    summary.tokens += size;
-    longest = std::max(longest, size);
-  };
-  for (const TokenBlock& block : stream.blocks()) {
-    INTARSIA_CHECK(
-        kConfig, block.end_of_text.has_value(), "--pack off: ", block.name,
-        ": where its documents end is not known; use --pack concat, or make the file with intarsia tokenize");
-    for_each_token(block, [&](std::int64_t id) {
-      ++at;
-      if (id == *block.end_of_text) end_document(at);
-    });
-    end_document(at);  // no document goes on in the next file
-  }
-  INTARSIA_CHECK(kData, !begins.empty(), name_of(stream), ": no samples: ", document, " documents, ",
-                 summary.dropped_documents, " of them dropped as longer than ", options.seq_len,
-                 " tokens; use other data, a larger --seq-len or --too-long truncate");
-  summary.documents = document;
-  return std::make_unique<CutDocuments>(std::move(stream), longest, std::move(begins), std::move(sizes), summary);
+  if (stream.has_marks()) summary.trained_tokens = stream.num_trained(0, summary.tokens);
+  return std::make_unique<CutStream>(std::move(stream), seq_len, num_samples, std::move(summary));
 }
 
 }  // namespace intarsia::data

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,11 +16,20 @@
 
 namespace intarsia::data {
 
-// Tokens of one file, mapped, or of documents, in memory.
+// Tokens of documents, in memory.
+struct TokensInMemory {
+  std::vector<std::int32_t> ids;
+  formats::DocumentMap documents;
+};
+
+// Tokens of one file, mapped, or in memory.
 struct TokenBlock {
   std::string name;  // for messages
-  std::variant<formats::TokenFile, std::vector<std::int32_t>> tokens;
+  std::variant<formats::TokenFile, TokensInMemory> tokens;
   std::optional<std::int32_t> end_of_text;  // the token that ends a document, where known
+
+  // Where documents end and what is trained on; nullptr where only end-of-text tokens tell, and all is trained on.
+  const formats::DocumentMap* documents() const;
 
   std::int64_t size() const;
   // Tokens [begin, begin + out.size()). Errors: TokenFile::read's.
@@ -41,19 +51,46 @@ class TokenStream {
   // Tokens [begin, begin + out.size()). Errors: kData for an id outside the vocabulary, with file, place and id;
   // kInternal outside the stream.
   void read(std::int64_t begin, std::span<std::int64_t> out) const;
+  // The labels of tokens [begin, begin + ids.size()): the ids, or kNotCounted where they are not trained on.
+  void label(std::int64_t begin, std::span<const std::int64_t> ids, std::int64_t* labels) const;
+  // Tokens of [begin, end) that are trained on.
+  std::int64_t num_trained(std::int64_t begin, std::int64_t end) const;
+  // Whether any block has tokens that are not trained on.
+  bool has_marks() const;
 
  private:
+  template <typename Visit>
+  void for_each_part(std::int64_t begin, std::int64_t count, const Visit& visit) const;
+
   std::int64_t size_ = 0;
   std::vector<TokenBlock> blocks_;
   std::vector<std::int64_t> begins_;  // of each block in the stream
 };
 
+// "FILE", or "FILE and 2 more files": for messages.
+std::string name_of(const TokenStream& stream);
+
+// Writes a sample that is tokens [begin, begin + size) of the stream, filled up to seq_len.
+void fill_range(const TokenStream& stream, std::int64_t begin, std::int64_t size, std::int64_t seq_len,
+                std::int64_t* ids, std::int64_t* labels);
+
+// Calls visit(id) for each token of the block.
+template <typename Visit>
+void for_each_token(const TokenBlock& block, const Visit& visit) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(block.size(), 1 << 16)));
+  for (std::int64_t begin = 0; begin < block.size(); begin += static_cast<std::int64_t>(ids.size())) {
+    ids.resize(
+        static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), block.size() - begin)));
+    block.read(begin, ids);
+    for (const std::int64_t id : ids) visit(id);
+  }
+}
+
 // Pack::kConcat. Errors: kData when no sample comes out.
 std::unique_ptr<Dataset> cut_stream(TokenStream stream, const DataOptions& options, DataSummary summary);
 
-// Pack::kOff: a document ends with each end-of-text token, and with its block. Documents of one token have no target
-// and are left out. Errors: kData for a document that is too long, or when no sample comes out; kConfig for a block
-// whose end-of-text token is not known.
+// Pack::kOff and Pack::kIsolate. Documents of one token have no target and are left out. Errors: kData for a document
+// that is too long, or when no sample comes out; kConfig for a block whose documents are not known.
 std::unique_ptr<Dataset> cut_documents(TokenStream stream, const DataOptions& options, DataSummary summary);
 
 }  // namespace intarsia::data

@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "intarsia/base/error.h"
@@ -20,10 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kBlockBytes = 1 << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-std::string lower_extension(const std::string& path) {
+std::string lower_extension(std::string_view path) {
   std::string extension = fs::path(path).extension().string();
   for (char& c : extension) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -32,7 +30,7 @@ std::string lower_extension(const std::string& path) {
 }
 
 bool is_jsonl(const std::string& path) {
-  const std::string extension = lower_extension(path);
+  const std::string extension = lower_extension(unpacked_name(path));
   return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
 }
 
@@ -41,20 +39,18 @@ void refuse_other_kinds(const std::string& path) {
     const char* extension;
     const char* reason;
   };
-  static constexpr std::array<Other, 11> kOthers = {{
-      {".gz", "compressed files are not supported yet; unpack it (gunzip)"},
-      {".zst", "compressed files are not supported yet; unpack it (unzstd)"},
-      {".xz", "compressed files are not supported yet; unpack it (unxz)"},
-      {".bz2", "compressed files are not supported yet; unpack it (bunzip2)"},
+  static constexpr std::array<Other, 9> kOthers = {{
+      {".xz", "only .gz and .zst are unpacked; unpack it (unxz)"},
+      {".bz2", "only .gz and .zst are unpacked; unpack it (bunzip2)"},
       {".zip", "archives are not supported; unpack it"},
-      {".parquet", "Parquet files are not supported; convert it to JSONL"},
-      {".arrow", "Arrow files are not supported; convert it to JSONL"},
+      {".parquet", "Parquet files are not read; docs/data.md has a line that converts them to JSONL"},
+      {".arrow", "Arrow files are not read; docs/data.md has a line that converts them to JSONL"},
       {".bin", "this is a name of token files, not of documents"},
       {".idx", "this is a name of token files, not of documents"},
       {".npy", "this is a name of arrays, not of documents"},
       {".safetensors", "this is a name of tensors, not of documents"},
   }};
-  const std::string extension = lower_extension(path);
+  const std::string extension = lower_extension(unpacked_name(path));
   for (const Other& other : kOthers) {
     INTARSIA_CHECK(kUnsupported, extension != other.extension, path, ": ", other.reason);
   }
@@ -102,10 +98,12 @@ DocumentReader::DocumentReader(std::vector<std::string> paths, DocumentOptions o
 
 std::string DocumentReader::place(std::int64_t line) const { return concat(paths_[at_], ":", line); }
 
+std::int64_t DocumentReader::bytes_done() const {
+  return bytes_done_ + (in_ ? static_cast<std::int64_t>(in_->bytes_done()) : 0);
+}
+
 void DocumentReader::open_file() {
-  in_ = io::open_read(paths_[at_]);
-  file_size_ = io::file_size(in_, paths_[at_]);
-  file_at_ = 0;
+  in_ = ByteStream::open(paths_[at_]);
   block_.clear();
   block_at_ = 0;
   line_ = 0;
@@ -113,16 +111,26 @@ void DocumentReader::open_file() {
 
 bool DocumentReader::next(Document& document) {
   while (at_ < paths_.size()) {
-    if (!in_.is_open()) open_file();
-    const Step result = step(document);
+    if (!in_) open_file();
+    Step result = Step::kEndOfFile;
+    try {
+      document = {};
+      result = step(document);
+      const std::optional<std::size_t> invalid = first_invalid_utf8(document.text);
+      INTARSIA_CHECK(kData, !invalid, document.origin, ": the text is not UTF-8 (byte ", invalid.value_or(0),
+                     " of the document); convert it, for example with iconv -t UTF-8");
+    } catch (const Error& error) {
+      // In a JSONL file the next line stands by itself, whatever is wrong with this one.
+      if (options_.bad_lines != BadLines::kSkip || error.kind() != ErrorKind::kData || !is_jsonl(paths_[at_])) throw;
+      ++num_bad_lines_;
+      continue;
+    }
     if (result == Step::kEndOfFile) {
-      in_ = io::Fd();
+      bytes_done_ += static_cast<std::int64_t>(in_->bytes_done());
+      in_.reset();
       ++at_;
       continue;
     }
-    const std::optional<std::size_t> invalid = first_invalid_utf8(document.text);
-    INTARSIA_CHECK(kData, !invalid, document.origin, ": the text is not UTF-8 (byte ", invalid.value_or(0),
-                   " of the document); convert it, for example with iconv -t UTF-8");
     if (is_blank(document.text)) {
       ++num_skipped_;
       continue;
@@ -131,7 +139,8 @@ bool DocumentReader::next(Document& document) {
     return true;
   }
   INTARSIA_CHECK(kData, num_documents_ > 0, "the data is empty: no document with text in ", paths_.size(), " file(s), ",
-                 bytes_total_, " bytes, beginning with ", paths_.front());
+                 bytes_total_, " bytes, beginning with ", paths_.front(),
+                 num_bad_lines_ > 0 ? concat("; ", num_bad_lines_, " malformed lines were skipped") : "");
   return false;
 }
 
@@ -142,21 +151,22 @@ DocumentReader::Step DocumentReader::step(Document& document) {
 
 DocumentReader::Step DocumentReader::next_file(Document& document) {
   if (line_++ > 0) return Step::kEndOfFile;
-  document.text = io::read_text_file(paths_[at_], kMaxDocumentBytes);
-  bytes_done_ += static_cast<std::int64_t>(document.text.size());
-  if (document.text.starts_with(kByteOrderMark)) document.text.erase(0, kByteOrderMark.size());
   document.origin = paths_[at_];
+  while (fill()) {
+    document.text += block_;
+    block_at_ = block_.size();
+    INTARSIA_CHECK(kData, document.text.size() <= kMaxDocumentBytes, document.origin, ": a document of more than ",
+                   format_bytes(kMaxDocumentBytes));
+  }
+  if (document.text.starts_with(kByteOrderMark)) document.text.erase(0, kByteOrderMark.size());
   return Step::kDocument;
 }
 
 // Reads the next block when the last is used up; false at the end of the file.
 bool DocumentReader::fill() {
   if (block_at_ < block_.size()) return true;
-  block_.resize(std::min<std::uint64_t>(kBlockBytes, file_size_ - file_at_));
   block_at_ = 0;
-  io::read_exact_at(in_, paths_[at_], file_at_, std::as_writable_bytes(std::span(block_)));
-  file_at_ += block_.size();
-  return !block_.empty();
+  return in_->read(block_);
 }
 
 // The next line without its LF; a byte-order mark before the first is dropped.
@@ -171,7 +181,6 @@ bool DocumentReader::read_line(std::string& line) {
     const std::size_t used = (ended ? end + 1 : block_.size()) - block_at_;
     line.append(block_, block_at_, ended ? used - 1 : used);
     block_at_ += used;
-    bytes_done_ += static_cast<std::int64_t>(used);
     INTARSIA_CHECK(kData, line.size() <= kMaxDocumentBytes, place(line_), ": a line of more than ",
                    format_bytes(kMaxDocumentBytes));
   }
@@ -186,7 +195,7 @@ DocumentReader::Step DocumentReader::next_line(Document& document) {
     if (line.ends_with('\r')) line.pop_back();
   } while (line.find_first_not_of(" \t") == std::string::npos);
   document.origin = place(line_);
-  document.text = text_of_json_line(line, document.origin);
+  read_json_line(line, options_, document);
   return Step::kDocument;
 }
 

@@ -83,9 +83,8 @@ TEST_F(DocumentsTest, NamesTheLineOfAMistake) {
   EXPECT_NE(second("[1]", ErrorKind::kData).find("array"), std::string::npos);
   EXPECT_NE(second("{\"text\": 3}", ErrorKind::kData).find("number"), std::string::npos);
   EXPECT_NE(second("{\"body\": \"x\", \"id\": 1}", ErrorKind::kData).find("body, id"), std::string::npos);
-  EXPECT_NE(second("{\"messages\": []}", ErrorKind::kUnsupported).find("\"messages\""), std::string::npos);
-  EXPECT_NE(second("{\"prompt\": \"a\", \"completion\": \"b\"}", ErrorKind::kUnsupported).find("\"prompt\""),
-            std::string::npos);
+  EXPECT_NE(second("{\"messages\": []}", ErrorKind::kConfig).find("\"messages\""), std::string::npos);
+  EXPECT_NE(second("{\"prompt\": \"a\"}", ErrorKind::kData).find("no \"completion\""), std::string::npos);
   EXPECT_FALSE(second(std::string(5000, '['), ErrorKind::kData).empty());
   EXPECT_FALSE(second("{\"text\": \"\xFF\"}", ErrorKind::kData).empty());
 }
@@ -102,10 +101,35 @@ TEST_F(DocumentsTest, RefusesEmptyData) {
 }
 
 TEST_F(DocumentsTest, RefusesOtherKindsByName) {
-  EXPECT_NE(message({write("a.jsonl.gz", "x")}, ErrorKind::kUnsupported).find("gunzip"), std::string::npos);
-  EXPECT_NE(message({write("a.txt.ZST", "x")}, ErrorKind::kUnsupported).find("unzstd"), std::string::npos);
+  EXPECT_NE(message({write("a.jsonl.xz", "x")}, ErrorKind::kUnsupported).find("unxz"), std::string::npos);
+  EXPECT_NE(message({write("a.parquet.gz", "x")}, ErrorKind::kUnsupported).find("docs/data.md"), std::string::npos);
   EXPECT_NE(message({write("a.bin", "x")}, ErrorKind::kUnsupported).find("token files"), std::string::npos);
   EXPECT_NE(message({folder_.string()}, ErrorKind::kIo), "");
+}
+
+TEST_F(DocumentsTest, ReadsPromptsAndCompletions) {
+  const std::string file = write("a.jsonl", "{\"prompt\": \"2+2=\", \"completion\": \"4\"}\n");
+  DocumentReader reader({file});
+  Document document;
+  ASSERT_TRUE(reader.next(document));
+  EXPECT_EQ(document.kind, DocumentKind::kCompletion);
+  EXPECT_EQ(document.text, "2+2=4");
+  EXPECT_EQ(document.trained, (std::vector<TextSpan>{{4, 5}}));
+  DocumentReader all({file}, {.train_on = TrainOn::kAll});
+  ASSERT_TRUE(all.next(document));
+  EXPECT_EQ(document.trained, (std::vector<TextSpan>{{0, 5}}));
+}
+
+TEST_F(DocumentsTest, SkipsAndCountsBadLinesWhenAsked) {
+  const std::string file = write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"tw\n[]\n{\"text\": \"\xFF\"}\n" +
+                                                std::string(20'000, '[') + "\n{\"id\": 1}\n{\"text\": \"two\"}\n");
+  DocumentReader reader({file}, {.bad_lines = BadLines::kSkip});
+  Texts texts;
+  for (Document document; reader.next(document);) texts.push_back(document.text);
+  EXPECT_EQ(texts, (Texts{"one", "two"}));
+  EXPECT_EQ(reader.num_bad_lines(), 5);
+  // Text files have no lines to skip.
+  EXPECT_THROW(read({write("a.txt", "\xFF")}, {.bad_lines = BadLines::kSkip}), Error);
 }
 
 TEST_F(DocumentsTest, ExpandsGlobs) {

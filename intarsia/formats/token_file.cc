@@ -9,6 +9,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/indexed_dataset.h"
 #include "intarsia/formats/json.h"
 
 namespace intarsia::formats {
@@ -53,6 +54,8 @@ TokenFileInfo read_info(const std::string& path) {
   info.vocab_size = integer(root, "vocab_size", path, 0);
   INTARSIA_CHECK(kFormat, info.vocab_size <= std::numeric_limits<std::int32_t>::max(), path, ": \"vocab_size\" is ",
                  info.vocab_size, ", allowed is up to ", std::numeric_limits<std::int32_t>::max());
+  if (root.find("documents") != nullptr) info.num_documents = integer(root, "documents", path, 0);
+  if (root.find("bad_lines") != nullptr) info.num_bad_lines = integer(root, "bad_lines", path, 0);
   if (const JsonMember* tokenizer = root.find("tokenizer")) info.tokenizer = tokenizer->value.text;
   const JsonMember* end = root.find("end_of_text");
   if (end != nullptr && end->value.kind != JsonValue::Kind::kNull) {
@@ -68,7 +71,8 @@ std::string info_text(const TokenFileInfo& info) {
   return concat("{\"format\": \"", kFormatName, "\", \"version\": ", kVersion, ", \"dtype\": \"",
                 dtype_name(info.dtype), "\", \"tokens\": ", info.num_tokens, ", \"vocab_size\": ", info.vocab_size,
                 ", \"tokenizer\": ", json_quote(info.tokenizer),
-                ", \"end_of_text\": ", info.end_of_text ? std::to_string(*info.end_of_text) : "null", "}\n");
+                ", \"end_of_text\": ", info.end_of_text ? std::to_string(*info.end_of_text) : "null",
+                ", \"documents\": ", info.num_documents, ", \"bad_lines\": ", info.num_bad_lines, "}\n");
 }
 
 }  // namespace
@@ -77,18 +81,31 @@ DType token_dtype(std::int64_t vocab_size) { return vocab_size <= 65536 ? DType:
 
 std::string token_info_path(const std::string& path) { return path + ".json"; }
 
-TokenFile TokenFile::open(const std::string& path, std::int64_t vocab_size) {
+TokenFile TokenFile::open(const std::string& given, std::int64_t vocab_size) {
+  const bool by_index = given.ends_with(".idx");
+  const std::string path = by_index ? given.substr(0, given.size() - 4) + ".bin" : given;
+  std::error_code ignored;
+  INTARSIA_CHECK(kIo, !by_index || std::filesystem::exists(path, ignored), given, ": there is no ", path,
+                 " with its tokens");
   io::MappedFile map = io::MappedFile::open(path);
   const auto bytes = static_cast<std::int64_t>(map.size());
   const std::string info_path = token_info_path(path);
+  const std::string index_path = path.ends_with(".bin") ? path.substr(0, path.size() - 4) + ".idx" : "";
   TokenFileInfo info;
-  std::error_code ignored;
-  if (std::filesystem::exists(info_path, ignored)) {
+  std::optional<DocumentMap> documents;
+  if (!by_index && std::filesystem::exists(info_path, ignored)) {
     info = read_info(info_path);
     const auto width = static_cast<std::int64_t>(dtype_size(info.dtype));
     INTARSIA_CHECK(kFormat, bytes % width == 0 && bytes / width == info.num_tokens, path, ": ", bytes, " bytes, but ",
                    info_path, " says ", info.num_tokens, " tokens of ", width,
                    " bytes; the two do not belong together or the file is cut");
+    const std::string map_path = document_map_path(path);
+    if (std::filesystem::exists(map_path, ignored)) documents = read_document_map(map_path, info.num_tokens);
+  } else if (!index_path.empty() && std::filesystem::exists(index_path, ignored)) {
+    IndexedDataset dataset = read_indexed_dataset(index_path, map.size());
+    info.dtype = dataset.dtype;
+    info.num_tokens = dataset.num_tokens;
+    documents = DocumentMap{std::move(dataset.document_ends), std::nullopt};
   } else {
     INTARSIA_CHECK(kFormat, bytes % 2 == 0, path, ": ", bytes,
                    " bytes, an odd number, cannot be u16 tokens; there is no ", info_path, " to say otherwise");
@@ -99,8 +116,8 @@ TokenFile TokenFile::open(const std::string& path, std::int64_t vocab_size) {
                  info.vocab_size, " tokens (", printable(info.tokenizer), "), but the model has ", vocab_size,
                  "; tokenize with the model's tokenizer");
   std::int64_t limit = vocab_size > 0 ? vocab_size : info.vocab_size;
-  if (limit == 0) limit = std::int64_t{1} << 31;
-  return TokenFile(std::move(map), std::move(info), limit);
+  if (limit == 0) limit = info.dtype == DType::kI64 ? INT64_MAX : std::int64_t{1} << 31;
+  return TokenFile(std::move(map), std::move(info), std::move(documents), limit);
 }
 
 template <typename Stored, typename Out>
@@ -110,8 +127,9 @@ void TokenFile::read_as(std::int64_t begin, std::span<Out> out) const {
   for (std::size_t i = 0; i < out.size(); ++i) {
     Stored id;
     std::memcpy(&id, bytes.data() + i * sizeof(Stored), sizeof(Stored));
-    INTARSIA_CHECK(kData, static_cast<std::int64_t>(id) < limit_, path(), ": token ",
-                   begin + static_cast<std::int64_t>(i), " is ", id, ", but the vocabulary has ", limit_,
+    const auto value = static_cast<std::int64_t>(id);
+    INTARSIA_CHECK(kData, value >= 0 && value < limit_ && value <= std::numeric_limits<Out>::max(), path(), ": token ",
+                   begin + static_cast<std::int64_t>(i), " is ", value, ", but the vocabulary has ", limit_,
                    " tokens; tokenize with the model's tokenizer");
     out[i] = static_cast<Out>(id);
   }
@@ -122,10 +140,21 @@ void TokenFile::read_any(std::int64_t begin, std::span<Out> out) const {
   INTARSIA_CHECK(kUsage, begin >= 0 && begin <= size() && static_cast<std::int64_t>(out.size()) <= size() - begin,
                  path(), ": tokens ", begin, " to ", begin + static_cast<std::int64_t>(out.size()),
                  " asked for, the file has ", size());
-  if (info_.dtype == DType::kU32) {
-    read_as<std::uint32_t>(begin, out);
-  } else {
-    read_as<std::uint16_t>(begin, out);
+  switch (info_.dtype) {
+    case DType::kU8:
+      return read_as<std::uint8_t>(begin, out);
+    case DType::kI8:
+      return read_as<std::int8_t>(begin, out);
+    case DType::kI16:
+      return read_as<std::int16_t>(begin, out);
+    case DType::kI32:
+      return read_as<std::int32_t>(begin, out);
+    case DType::kI64:
+      return read_as<std::int64_t>(begin, out);
+    case DType::kU32:
+      return read_as<std::uint32_t>(begin, out);
+    default:
+      return read_as<std::uint16_t>(begin, out);
   }
 }
 
@@ -164,6 +193,17 @@ void TokenFileWriter::append(std::span<const std::int32_t> ids) {
   }
 }
 
+void TokenFileWriter::append_document(std::span<const std::int32_t> ids, const std::vector<bool>& marks) {
+  INTARSIA_INVARIANT(marks.empty() || marks.size() == ids.size(), marks.size(), " marks of ", ids.size(), " tokens");
+  append(ids);
+  documents_.add(static_cast<std::int64_t>(ids.size()), marks);
+}
+
+void TokenFileWriter::set_counts(std::int64_t num_documents, std::int64_t num_bad_lines) {
+  info_.num_documents = num_documents;
+  info_.num_bad_lines = num_bad_lines;
+}
+
 void TokenFileWriter::flush() {
   io::write_all(fd_, temporary_, buffer_);
   buffer_.clear();
@@ -173,6 +213,14 @@ void TokenFileWriter::commit() {
   INTARSIA_INVARIANT(!committed_, "commit() twice");
   flush();
   io::fsync_file(fd_, temporary_);
+  const std::string map_path = document_map_path(path_);
+  if (!documents_.ends.empty()) {
+    INTARSIA_INVARIANT(documents_.num_tokens() == info_.num_tokens, "a map of documents without all of them");
+    write_document_map(map_path, documents_);
+  } else {
+    std::error_code ignored;
+    std::filesystem::remove(map_path, ignored);  // of a file that had this name before
+  }
   // The description first: a crash between the two leaves an old file that the new description does not fit, an error,
   // where the other order could leave u32 tokens without one, read as u16.
   io::write_file_atomic(token_info_path(path_), info_text(info_));

@@ -22,7 +22,10 @@ data::DataOptions data_options(const config::RunConfig& run, const std::vector<s
   options.too_long = run.too_long == config::TooLong::kError      ? data::TooLong::kError
                      : run.too_long == config::TooLong::kTruncate ? data::TooLong::kTruncate
                                                                   : data::TooLong::kDrop;
+  options.train_on = run.train_on == config::TrainOn::kAll ? formats::TrainOn::kAll : formats::TrainOn::kAssistant;
+  options.bad_lines = run.bad_lines == config::BadLines::kSkip ? formats::BadLines::kSkip : formats::BadLines::kError;
   options.tokenizer = job.tokenizer ? &*job.tokenizer : nullptr;
+  options.chat = job.chat ? &*job.chat : nullptr;
   if (!job.out.empty()) options.cache_dir = (fs::path(job.out) / "cache").string();
   return options;
 }
@@ -77,7 +80,18 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.loop = loop_options(config.run);
   const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
   job.tokenizer = find_tokenizer(model);
-  job.dataset = data::open_dataset(data_options(config.run, config.run.data, job, seq_len));
+  if (!model.directory.empty()) job.chat = formats::ChatFormat::find(model.directory);
+  const data::DataOptions data = data_options(config.run, config.run.data, job, seq_len);
+  if (config.run.eval_fraction > 0) {
+    data::TrainAndEval split = data::open_split(data, config.run.eval_fraction, config.run.seed);
+    job.dataset = std::move(split.train);
+    job.eval_dataset = std::move(split.eval);
+  } else {
+    job.dataset = data::open_dataset(data);
+  }
+  INTARSIA_CHECK(kUnsupported, !job.dataset->is_isolated(),
+                 "--pack isolate: the models do not keep documents of one sample apart yet; use --pack concat "
+                 "(documents see what stands before them in the sample) or --pack off (one document a sample)");
   if (!config.run.eval_data.empty()) {
     data::DataOptions options = data_options(config.run, config.run.eval_data, job, seq_len);
     options.tail = data::Tail::kPad;

@@ -8,6 +8,7 @@
 
 #include "intarsia/data/dataset.h"
 #include "intarsia/data/sampler.h"
+#include "intarsia/formats/chat_format.h"
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/formats/tokenizer.h"
 #include "intarsia/plan/run_plan.h"
@@ -34,6 +35,7 @@ struct TrainJob {
   std::string model_directory;  // empty: a preset
   bool random_weights = false;
   std::optional<formats::Tokenizer> tokenizer;
+  std::optional<formats::ChatFormat> chat;
   std::shared_ptr<const data::Dataset> dataset;
   std::shared_ptr<const data::Dataset> eval_dataset;  // null: no evaluation
   data::SamplerOptions sampler;

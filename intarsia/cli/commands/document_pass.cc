@@ -9,6 +9,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/cli/commands/stop_signal.h"
+#include "intarsia/formats/training_ids.h"
 
 namespace intarsia::cli {
 namespace {
@@ -47,13 +48,17 @@ void encode_documents(formats::DocumentReader& reader, const formats::Tokenizer&
         reported += bytes;
         progress.update(before + (encoded += static_cast<std::int64_t>(bytes)));
       };
-      try {
-        const std::string& text = document.document.text;
-        document.ids = plain ? tokenizer.encode(text, false, on_bytes) : tokenizer.encode_document(text, on_bytes);
-        on_bytes(text.size() > reported ? text.size() - reported : 0);
-      } catch (const Error& error) {
-        fail(error.kind(), document.document.origin, ": ", error.what());
+      const std::string& text = document.document.text;
+      if (plain) {
+        try {
+          document.tokens = {tokenizer.encode(text, false, on_bytes), {}};
+        } catch (const Error& error) {
+          fail(error.kind(), document.document.origin, ": ", error.what());
+        }
+      } else {
+        document.tokens = formats::training_ids(tokenizer, document.document, on_bytes);
       }
+      on_bytes(text.size() > reported ? text.size() - reported : 0);
     };
     const auto work = [&] {
       try {

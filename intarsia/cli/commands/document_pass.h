@@ -14,7 +14,7 @@ namespace intarsia::cli {
 
 struct EncodedDocument {
   formats::Document document;
-  std::vector<std::int32_t> ids;
+  formats::MarkedIds tokens;  // formats/training_ids.h
 };
 
 // Encodes every document of `reader` and hands the results on in their order, on the calling thread.

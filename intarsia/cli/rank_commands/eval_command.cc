@@ -61,6 +61,9 @@ int eval_command(int argc, char** argv) {
   bool json = false;
   app.add_option("--data", data_options.paths, "files as for train")->required();
   app.add_option("--ranks", arguments.ranks, "local ranks; the weights are sharded over them [1]");
+  std::string train_on = "assistant";
+  app.add_option("--train-on", train_on, "of chats and completions: assistant or all [assistant]")
+      ->check(CLI::IsMember({"assistant", "all"}));
   app.add_option("--seq-len", data_options.seq_len, "tokens of a sample [min(2048, the model's maximum)]");
   app.add_option("--batch-size", batch, "samples of one rank in one pass [1]");
   app.add_option("--logits", logits_path, "safetensors file for the logits [N, S, vocabulary], fp32");
@@ -83,6 +86,9 @@ int eval_command(int argc, char** argv) {
   data_options.vocab_size = model.config.vocab_size;
   data_options.tail = data::Tail::kPad;
   data_options.tokenizer = tokenizer ? &*tokenizer : nullptr;
+  const auto chat = model.directory.empty() ? std::nullopt : formats::ChatFormat::find(model.directory);
+  data_options.chat = chat ? &*chat : nullptr;
+  if (train_on == "all") data_options.train_on = formats::TrainOn::kAll;
   const auto dataset = data::open_dataset(data_options);
 
   return run_ranks(source, plan, launch::Bind::kNone, [&](comm::Communicator& axis) {
