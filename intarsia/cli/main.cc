@@ -16,6 +16,7 @@
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/config_command.h"
+#include "intarsia/cli/commands/convert_command.h"
 #include "intarsia/cli/commands/launch_command.h"
 #include "intarsia/cli/commands/plan_command.h"
 #include "intarsia/cli/commands/tokenize_command.h"
@@ -58,6 +59,7 @@ constexpr std::array kCommands = {
     Command{"eval", "evaluate a model on data", run_rank_program},
     Command{"generate", "continue a text", run_rank_program},
     Command{"config", "show or check a DeepSpeed JSON", config_command},
+    Command{"convert", "write a model in another format", convert_command},
     Command{"tokenize", "turn text into tokens", tokenize_command},
     Command{"tokenizer", "train a tokenizer", tokenizer_command},
     Command{"launch", "start local ranks of any program", launch_command},

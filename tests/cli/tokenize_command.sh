@@ -1,5 +1,5 @@
 #!/bin/bash
-# tokenize_command.sh PROGRAM: `intarsia tokenizer train` and `intarsia tokenize`, run in the repository's root.
+# tokenize_command.sh PROGRAM: `intarsia tokenizer train`, `intarsia tokenize` and `intarsia convert`, run in the repository's root.
 set -u
 program=$1
 model=tests/fixtures/hf/llama-gqa/model
@@ -32,7 +32,7 @@ expect 0 'end-of-text' "$program" tokenize --help
 expect 0 '--vocab' "$program" tokenizer train --help
 expect 2 '--tokenizer' "$program" tokenize "$folder/two.txt"
 expect 2 'no file matches' "$program" tokenize --tokenizer $model "$folder/*.none"
-expect 2 'byte_fallback' "$program" tokenize --tokenizer tests/fixtures/tokenizers/llama2 "$folder/two.txt"
+expect 0 '1 documents' "$program" tokenize --tokenizer tests/fixtures/tokenizers/llama2 "$folder/two.txt"
 expect 2 'must end in .bin' "$program" tokenize --tokenizer $model --out "$folder/t" "$folder/two.txt"
 expect 5 'tokenizer.json' "$program" tokenize --tokenizer "$folder" "$folder/two.txt"
 
@@ -50,6 +50,34 @@ printf '{"text": "a"}\n{"text": 3}\n' > "$folder/bad.jsonl"
 expect 5 'bad.jsonl:2: "text" must be a string' "$program" tokenize --tokenizer $model --out "$folder/t.bin" "$folder/bad.jsonl"
 check 'no part file is left' test ! -e "$folder/t.bin.part"
 expect 0 '"tokens": 7' cat "$folder/t.bin.json"
+
+# Conversations: the model's template, and what of them is trained on.
+mkdir "$folder/chat"
+cp $model/tokenizer.json "$folder/chat/"
+printf '{"eos_token": "<|eot_id|>"}' > "$folder/chat/tokenizer_config.json"
+printf '{%% for m in messages %%}{{ m.content }}{{ eos_token }}{%% endfor %%}' > "$folder/chat/chat_template.jinja"
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' > "$folder/chat.jsonl"
+expect 0 '"ids": [64, 366, 65, 366], "trained": [0, 0, 1, 1]}' "$program" tokenize --tokenizer "$folder/chat" --json "$folder/chat.jsonl"
+expect 0 '[+]      65  "b"' "$program" tokenize --tokenizer "$folder/chat" --chat --show "$folder/chat.jsonl"
+expect 0 '2 of 4 tokens are counted' "$program" tokenize --tokenizer "$folder/chat" --chat --show "$folder/chat.jsonl"
+expect 0 '4 of 4 tokens are counted' "$program" tokenize --tokenizer "$folder/chat" --train-on all --show "$folder/chat.jsonl"
+expect 0 '4 tokens (2 trained on)' "$program" tokenize --tokenizer "$folder/chat" --out "$folder/chat.bin" "$folder/chat.jsonl"
+check 'a map of the documents beside the tokens' test -e "$folder/chat.bin.documents"
+expect 2 'has no chat template' "$program" tokenize --tokenizer $model "$folder/chat.jsonl"
+expect 5 'two.jsonl:1: --chat' "$program" tokenize --tokenizer "$folder/chat" --chat "$folder/two.jsonl"
+printf '{"messages": []}\n' >> "$folder/chat.jsonl"
+expect 5 'chat.jsonl:2: the conversation has no message' "$program" tokenize --tokenizer "$folder/chat" "$folder/chat.jsonl"
+expect 0 '1 bad lines skipped' "$program" tokenize --tokenizer "$folder/chat" --bad-lines skip "$folder/chat.jsonl"
+gzip -k "$folder/two.jsonl"
+expect 0 '2 documents, 7 tokens' "$program" tokenize --tokenizer $model "$folder/two.jsonl.gz"
+
+# GGUF to a Hugging Face directory.
+expect 0 'model.safetensors' "$program" convert --help
+expect 0 'wrote' "$program" convert tests/fixtures/gguf/llama.gguf "$folder/hf" --to hf
+check 'the weights' test -s "$folder/hf/model.safetensors"
+expect 2 'has a config.json already' "$program" convert tests/fixtures/gguf/llama.gguf "$folder/hf"
+printf 'no' > "$folder/no.gguf"
+expect 5 'no GGUF file' "$program" convert "$folder/no.gguf" "$folder/none"
 
 # More threads, the same tokens.
 for i in $(seq 400); do printf '{"text": "document %s of the river, again"}\n' "$i"; done > "$folder/many.jsonl"
