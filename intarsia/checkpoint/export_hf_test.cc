@@ -4,6 +4,7 @@
 
 #include "intarsia/checkpoint/testing_run.h"
 #include "intarsia/formats/model_directory.h"
+#include "intarsia/formats/safetensors.h"
 #include "intarsia/plan/arch/llama.h"
 #include "intarsia/plan/directory_weights.h"
 
@@ -32,7 +33,7 @@ void expect_same_tensors(const std::string& a, const std::string& b) {
   const auto left = formats::ModelDirectory::open(a);
   const auto right = formats::ModelDirectory::open(b);
   EXPECT_EQ(left.num_tensors(), right.num_tensors());
-  for (const formats::SafetensorsFile& file : left.files()) {
+  for (const formats::TensorFile& file : left.files()) {
     for (const formats::TensorInfo& tensor : file.tensors()) {
       const formats::LocatedTensor other = right.find(tensor.name);
       ASSERT_NE(other.tensor, nullptr) << tensor.name;

@@ -54,7 +54,7 @@ std::vector<LocatedTensor> account_tensors(const ModelDirectory& model, const st
     if (found.tensor == nullptr) problems.add("\"", wanted.name, "\" ", shape_text(wanted.shape), " is missing");
     result.push_back(found);
   }
-  for (const SafetensorsFile& file : model.files())
+  for (const TensorFile& file : model.files())
     for (const TensorInfo& tensor : file.tensors())
       if (!known.contains(tensor.name) && !is_ignorable(tensor.name))
         problems.add("\"", printable(tensor.name), "\" ", shape_text(tensor.shape),

@@ -7,7 +7,9 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/pickle/torch_file.h"
 #include "intarsia/formats/problem_list.h"
+#include "intarsia/formats/safetensors.h"
 #include "intarsia/formats/strict_json.h"
 #include "intarsia/io/file.h"
 
@@ -20,6 +22,14 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMaxIndexBytes = 100'000'000;
 constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr const char* kTorchSingleName = "pytorch_model.bin";
+constexpr const char* kTorchIndexName = "pytorch_model.bin.index.json";
+
+// `is_torch`: as the name that led here says; behind a link the file itself may have any name.
+TensorFile open_weights(const std::string& path, bool is_torch) {
+  if (is_torch) return open_torch_weights(path);
+  return SafetensorsFile::open(path);
+}
 
 bool lies_in(const fs::path& path, const fs::path& folder) {
   const auto [end, position] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
@@ -57,7 +67,9 @@ std::string resolve_shard(const std::string& index_path, const fs::path& folder,
 void refuse_other_kinds(const std::string& directory) {
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
-    for (const char* suffix : {".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5"})
+    INTARSIA_CHECK(kUnsupported, !name.ends_with(".gguf"), printable(directory), " has no ", kSingleName, " but ",
+                   printable(name), "; convert it once: intarsia convert ", printable(name), " NEW --to hf");
+    for (const char* suffix : {".pt", ".pth", ".msgpack", ".h5"})
       INTARSIA_CHECK(kUnsupported, !name.ends_with(suffix), printable(directory), " has no ", kSingleName, " but ",
                      printable(name), ", which is not read; convert it once with transformers: ",
                      "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW, safe_serialization=True)");
@@ -72,22 +84,29 @@ ModelDirectory ModelDirectory::open(const std::string& directory) {
                  " is not a folder; a model is a Hugging Face directory with config.json and model.safetensors");
   ModelDirectory model;
   model.path_ = directory;
-  const std::string single = directory + "/" + kSingleName;
-  const std::string index = directory + "/" + kIndexName;
-  if (fs::exists(single, error)) {
-    model.files_.push_back(SafetensorsFile::open(single));
-    const SafetensorsFile& file = model.files_.back();
+  const auto path = [&](const char* name) { return directory + "/" + name; };
+  const auto has = [&](const char* name) { return fs::exists(path(name), error); };
+  const char* single = has(kSingleName)        ? kSingleName
+                       : has(kIndexName)       ? nullptr
+                       : has(kTorchSingleName) ? kTorchSingleName
+                                               : nullptr;
+  if (single != nullptr) {
+    model.files_.push_back(open_weights(path(single), single == kTorchSingleName));
+    const TensorFile& file = model.files_.back();
     for (const TensorInfo& tensor : file.tensors()) model.index_.emplace(tensor.name, LocatedTensor{&file, &tensor});
-  } else if (fs::exists(index, error)) {
-    model.open_shards(index);
+  } else if (has(kIndexName)) {
+    model.open_shards(path(kIndexName), false);
+  } else if (has(kTorchIndexName)) {
+    model.open_shards(path(kTorchIndexName), true);
   } else {
     refuse_other_kinds(directory);
-    fail(ErrorKind::kIo, printable(directory), " has no weights: neither ", kSingleName, " nor ", kIndexName);
+    fail(ErrorKind::kIo, printable(directory), " has no weights: neither ", kSingleName, " nor ", kIndexName, ", nor ",
+         kTorchSingleName);
   }
   return model;
 }
 
-void ModelDirectory::open_shards(const std::string& index_path) {
+void ModelDirectory::open_shards(const std::string& index_path, bool is_torch) {
   const Json json = parse_strict_json(io::read_text_file(index_path, kMaxIndexBytes), index_path);
   const auto weight_map = json.find("weight_map");
   INTARSIA_CHECK(kFormat, weight_map != json.end() && weight_map->is_object(), printable(index_path),
@@ -109,8 +128,8 @@ void ModelDirectory::open_shards(const std::string& index_path) {
   files_.reserve(opened.size());  // index_ points into it
   ProblemList problems;
   for (const auto& [path, name] : opened) {
-    files_.push_back(SafetensorsFile::open(path));
-    const SafetensorsFile& file = files_.back();
+    files_.push_back(open_weights(path, is_torch));
+    const TensorFile& file = files_.back();
     for (const TensorInfo& tensor : file.tensors()) {
       const auto expected = shard_of.find(tensor.name);
       if (expected == shard_of.end())

@@ -48,7 +48,7 @@ TEST_F(ModelDirectoryTest, OpensAnIndexWithItsShards) {
   EXPECT_EQ(model.files().size(), 3U);
   EXPECT_EQ(model.num_tensors(), 21U);
   std::int64_t numel = 0;
-  for (const SafetensorsFile& file : model.files())
+  for (const TensorFile& file : model.files())
     for (const TensorInfo& tensor : file.tensors()) {
       const LocatedTensor found = model.find(tensor.name);
       EXPECT_EQ(found.tensor, &tensor);
@@ -131,8 +131,13 @@ TEST_F(ModelDirectoryTest, RefusesABrokenIndex) {
 
 TEST_F(ModelDirectoryTest, SaysWhatToDoWithOtherFolders) {
   expect_contains(refusal(ErrorKind::kIo), {"has no weights"});
+  io::write_file_atomic(path("a.gguf"), "x");
+  expect_contains(refusal(ErrorKind::kUnsupported), {"a.gguf", "intarsia convert"});
+  fs::remove(path("a.gguf"));
+  io::write_file_atomic(path("model.h5"), "x");
+  expect_contains(refusal(ErrorKind::kUnsupported), {"model.h5", "save_pretrained"});
   io::write_file_atomic(path("pytorch_model.bin"), "x");
-  expect_contains(refusal(ErrorKind::kUnsupported), {"pytorch_model.bin", "save_pretrained"});
+  expect_contains(refusal(ErrorKind::kFormat), {"pytorch_model.bin", "no zip archive"});
   folder_ += "/pytorch_model.bin";
   expect_contains(refusal(ErrorKind::kIo), {"is not a folder"});
   folder_ = fs::path(folder_).parent_path();

@@ -11,14 +11,6 @@ namespace intarsia::formats {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian and are not swapped");
 
-std::int64_t TensorInfo::numel() const { return static_cast<std::int64_t>(num_bytes() / dtype_size(dtype)); }
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-  std::vector<std::string> parts;
-  for (const std::int64_t size : shape) parts.push_back(std::to_string(size));
-  return concat("[", join(parts), "]");
-}
-
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   io::Fd fd = io::open_read(path);
   const std::uint64_t size = io::file_size(fd, path);
@@ -35,29 +27,10 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   io::read_exact_at(fd, path, 8, std::as_writable_bytes(std::span(text)));
   SafetensorsHeader header = parse_safetensors_header(path, text, size - 8 - header_bytes);
 
-  SafetensorsFile file(io::MappedFile::map(std::move(fd), path));
-  INTARSIA_CHECK(kIo, file.file_.size() == size, printable(path), " changed while it was read: it had ", size,
-                 " bytes and has ", file.file_.size(), " now");
-  file.data_begin_ = 8 + header_bytes;
-  file.tensors_ = std::move(header.tensors);
-  file.metadata_ = std::move(header.metadata);
-  for (std::size_t i = 0; i < file.tensors_.size(); ++i) file.index_.emplace(file.tensors_[i].name, i);
-  return file;
-}
-
-const TensorInfo* SafetensorsFile::find(std::string_view name) const {
-  const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &tensors_[found->second];
-}
-
-const TensorInfo& SafetensorsFile::at(std::string_view name) const {
-  const TensorInfo* tensor = find(name);
-  INTARSIA_CHECK(kFormat, tensor != nullptr, printable(path()), " has no tensor \"", printable(name), "\"");
-  return *tensor;
-}
-
-std::span<const std::byte> SafetensorsFile::bytes(const TensorInfo& tensor) const {
-  return file_.view(data_begin_ + tensor.begin, tensor.num_bytes());
+  io::MappedFile file = io::MappedFile::map(std::move(fd), path);
+  INTARSIA_CHECK(kIo, file.size() == size, printable(path), " changed while it was read: it had ", size,
+                 " bytes and has ", file.size(), " now");
+  return {TensorFile(std::move(file), 8 + header_bytes, std::move(header.tensors)), std::move(header.metadata)};
 }
 
 }  // namespace intarsia::formats

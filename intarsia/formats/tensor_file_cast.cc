@@ -4,7 +4,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
-#include "intarsia/formats/safetensors.h"
+#include "intarsia/formats/tensor_file.h"
 
 namespace intarsia::formats {
 namespace {
@@ -34,8 +34,7 @@ void convert(const std::byte* from, std::int64_t count, float* out, Convert to_f
 
 }  // namespace
 
-void read_as_f32(const SafetensorsFile& file, const TensorInfo& tensor, std::int64_t begin, std::int64_t end,
-                 float* out) {
+void read_as_f32(const TensorFile& file, const TensorInfo& tensor, std::int64_t begin, std::int64_t end, float* out) {
   const auto where = [&] { return concat(printable(file.path()), ": tensor \"", printable(tensor.name), "\""); };
   INTARSIA_CHECK(kFormat, 0 <= begin && begin <= end && end <= tensor.numel(), where(), ": elements ", begin, " to ",
                  end, " were asked for, it has ", tensor.numel());

@@ -7,6 +7,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/formats/hf_config.h"
+#include "intarsia/formats/safetensors.h"
 #include "intarsia/plan/arch/llama.h"
 
 namespace intarsia::plan {
