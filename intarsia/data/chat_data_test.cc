@@ -146,6 +146,11 @@ TEST(Mixture, GivesEachSourceItsShare) {
   EXPECT_NE(dataset->summary().describe(10, 2).find("b.bin x 1"), std::string::npos);
 }
 
+TEST(Mixture, IsNotForEvaluation) {
+  const auto a = write_documents("a.bin", {{1, 1}, {2, 2}});
+  EXPECT_THROW(open_dataset({.paths = {a + ":0.6"}, .seq_len = 2, .tail = Tail::kPad}), Error);
+}
+
 TEST(Split, HoldsOutAShareThatTrainingNeverSees) {
   std::vector<std::vector<std::int32_t>> documents;
   for (int i = 0; i < 40; ++i) documents.push_back({i, i});
@@ -157,6 +162,7 @@ TEST(Split, HoldsOutAShareThatTrainingNeverSees) {
   };
   const TrainAndEval split = open_split({.paths = {a}, .seq_len = 2}, 0.1, 42);
   EXPECT_EQ(split.train->num_samples(), 36);
+  EXPECT_EQ(split.train->summary().held_out_samples, 4);
   EXPECT_EQ(split.eval->num_samples(), 4);
   std::set<std::int64_t> all = firsts(*split.train);
   const auto held = firsts(*split.eval);

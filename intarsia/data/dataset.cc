@@ -110,6 +110,7 @@ std::string DataSummary::describe(std::int64_t num_samples, std::int64_t seq_len
   append_count(text, truncated_documents, "document truncated", "documents truncated");
   append_count(text, padding_tokens, "token of padding", "tokens of padding");
   append_count(text, bad_lines, "bad line skipped", "bad lines skipped");
+  append_count(text, held_out_samples, "sample held out", "samples held out");
   if (!mixture.empty()) text += "; an epoch has " + mixture;
   return text;
 }
@@ -137,6 +138,9 @@ void Dataset::positions(std::int64_t index, std::int64_t* out) const {
 
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
   const std::vector<DataFiles> files = find_data_files(options.paths);
+  INTARSIA_CHECK(kUsage, options.tail != Tail::kPad || files.front().weight == 0, files.front().given,
+                 ": files to evaluate on have no weights, as each sample counts once; leave out what stands behind the "
+                 "colon");
   return files.size() == 1 ? open_source(files.front(), options) : mix(open_sources(options));
 }
 
@@ -144,6 +148,7 @@ TrainAndEval open_split(const DataOptions& options, double fraction, std::uint64
   INTARSIA_CHECK(kConfig, fraction > 0 && fraction < 1, "--eval-fraction ", shortest(fraction),
                  ": must be above 0 and below 1");
   std::vector<Source> train = open_sources(options), eval = train;
+  std::int64_t num_held = 0;
   // Its own permutation: the order of training must not tell which samples were held out.
   constexpr std::int64_t kSplitEpoch = std::int64_t{1} << 40;
   for (std::size_t i = 0; i < train.size(); ++i) {
@@ -155,13 +160,14 @@ TrainAndEval open_split(const DataOptions& options, double fraction, std::uint64
                        ? concat(" of ", train[i].name)
                        : "",
                    "; both parts need one or more; use more data or --eval-data");
+    num_held += held;
     const Permutation order(seed, kSplitEpoch, total);
     std::vector<bool> is_held(static_cast<std::size_t>(total));
     for (std::int64_t k = 0; k < held; ++k) is_held[static_cast<std::size_t>(order.at(k))] = true;
     std::erase_if(train[i].indices, [&](std::int64_t index) { return is_held[static_cast<std::size_t>(index)]; });
     std::erase_if(eval[i].indices, [&](std::int64_t index) { return !is_held[static_cast<std::size_t>(index)]; });
   }
-  return {mix(std::move(train)), join(std::move(eval))};
+  return {mix(std::move(train), num_held), join(std::move(eval))};
 }
 
 void prepare_tokens(const DataOptions& options, const TokenizeProgress& progress) {

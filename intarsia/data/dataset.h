@@ -29,6 +29,7 @@ struct DataSummary {
   std::int64_t dropped_documents = 0;    // longer than a sample, TooLong::kDrop
   std::int64_t truncated_documents = 0;  // longer than a sample, TooLong::kTruncate
   std::int64_t bad_lines = 0;            // skipped, formats::BadLines::kSkip
+  std::int64_t held_out_samples = 0;     // to evaluate on; the counts above include them
   std::string mixture{};                 // of weighted sources: how often each is seen
 
   // Adds the counts of another source.

@@ -88,8 +88,9 @@ std::vector<std::int64_t> mixture_counts(const std::vector<Source>& sources) {
   return counts;
 }
 
-std::unique_ptr<Dataset> mix(std::vector<Source> sources) {
+std::unique_ptr<Dataset> mix(std::vector<Source> sources, std::int64_t held_out_samples) {
   DataSummary summary = summary_of(sources);
+  summary.held_out_samples = held_out_samples;
   const std::vector<std::int64_t> counts = mixture_counts(sources);
   std::int64_t total = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {

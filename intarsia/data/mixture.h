@@ -21,8 +21,9 @@ struct Source {
 std::vector<std::int64_t> mixture_counts(const std::vector<Source>& sources);
 
 // Sources by their weights, evenly spread: after any number of samples each source has had its share, give or take one.
-// Where a source must give more samples than it has, it begins again. Memory: 16 bytes a sample.
-std::unique_ptr<Dataset> mix(std::vector<Source> sources);
+// Where a source must give more samples than it has, it begins again. `held_out_samples` is for the summary.
+// Memory: 16 bytes a sample.
+std::unique_ptr<Dataset> mix(std::vector<Source> sources, std::int64_t held_out_samples = 0);
 
 // Sources one after another, each sample once, whatever their weights.
 std::unique_ptr<Dataset> join(std::vector<Source> sources);

@@ -1,5 +1,6 @@
-// Flat files of token ids. Ours: NAME.bin, little-endian u16 or u32 without a header; NAME.bin.documents, where they end
-// and what of them is trained on (document_map.h; may be missing); and NAME.bin.json, which says what the tokens are:
+// Flat files of token ids. Ours: NAME.bin, little-endian u16 or u32 without a header; NAME.bin.documents, where they
+// end and what of them is trained on (document_map.h; may be missing); and NAME.bin.json, which says what the tokens
+// are:
 //   {"format": "intarsia-tokens", "version": 1, "dtype": "u16", "tokens": N, "vocab_size": V,
 //    "tokenizer": "...", "end_of_text": id or null, "documents": D, "bad_lines": B}
 // (the last two may be missing).

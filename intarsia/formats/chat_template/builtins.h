@@ -14,8 +14,8 @@ namespace intarsia::formats::chat {
 // What one rendering may use: a template is untrusted, and loops over loops are quickly written.
 class Budget {
  public:
-  // One more statement, expression or item. Errors: kData above 5 million.
-  void step() { INTARSIA_CHECK(kData, ++steps_ <= 5'000'000, "more than 5 million steps"); }
+  // One more statement, expression or item. Errors: kData above 2 million.
+  void step() { INTARSIA_CHECK(kData, ++steps_ <= 2'000'000, "more than 2 million steps"); }
   // Memory that was taken for texts, whether it was given back or not. Errors: kData above 512 MiB in all.
   void made(std::size_t bytes) {
     INTARSIA_CHECK(kData, (bytes_ += bytes) <= (std::size_t{512} << 20),

@@ -16,7 +16,7 @@ struct RenderedChat {
 };
 
 // A template is untrusted: it sees the variables that are given, and nothing it does has an effect but its text. What
-// it may use is limited (5 million steps, 512 MiB of text put together). Threads: const members may be called at once.
+// it may use is limited (2 million steps, 512 MiB of text put together). Threads: const members may be called at once.
 // Copies share the template.
 class ChatTemplate {
  public:

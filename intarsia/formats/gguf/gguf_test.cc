@@ -137,7 +137,7 @@ TEST_F(GgufFolder, SurvivesDamage) {
   open(good);
   for (std::size_t size = 0; size < good.size(); size += size < 1024 ? 7 : 997)
     EXPECT_THROW(open(good.substr(0, size)), Error) << size;
-  for (std::size_t at = 0; at < 700; ++at) {
+  for (std::size_t at = 0; at < 700; at += 3) {
     for (const char change : {'\x01', '\x80', '\xFF'}) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ change);
