@@ -194,6 +194,36 @@ TEST(Units, CalledUnequallyOftenAreNamedWithCountsOnAllRanks) {
   EXPECT_NE(said.find("1 on rank 0, 2 on rank 1"), std::string::npos) << said;
 }
 
+// Ranks use different parts of one unit.
+struct ExpertsImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x, std::int64_t expert) { return expert == 0 ? first(x) : second(x); }
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(4, 3));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(4, 3));
+};
+struct RoutedImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x, std::int64_t expert) { return experts->forward(x, expert); }
+  nn::Unit<ExpertsImpl> experts = register_module("experts", nn::Unit<ExpertsImpl>());
+};
+TORCH_MODULE(Routed);
+
+// behaviours, kind 6: 2 experts, rank 0 uses only expert 0 and rank 1 only expert 1.
+TEST(Units, WhosePartsDifferByRankFinishWithTheRightGradients) {
+  const at::Tensor x = at::arange(8, at::kFloat).view({2, 4});
+  Routed plain;
+  for (const std::int64_t expert : {0, 1}) (plain->forward(x, expert).sum() / 2).backward();
+  double square_sum = 0;
+  for (const at::Tensor& parameter : plain->parameters()) square_sum += parameter.grad().square().sum().item<double>();
+  for (const bool copy : {false, true})
+    comm::run_ranks(2,
+                    [&](comm::Communicator& axis) {
+                      auto engine = initialize(Routed(), config_of(3), {.ranks = &axis});
+                      engine.backward(engine.forward(x, std::int64_t{axis.rank()}).sum());
+                      engine.step();
+                      EXPECT_NEAR(engine.last_step().grad_norm, std::sqrt(square_sum), 1e-5);
+                    },
+                    {.force_copy = copy});
+}
+
 // behaviours, kind 5: 16M frozen and 0.1M trainable in one unit.
 TEST(Memory, FrozenParametersCostNoGradients) {
   tensor::install_memory_meter();
@@ -264,6 +294,32 @@ TEST(Checkpoints, GoOnInAnotherLayout) {
   EXPECT_EQ(loaded->data_position, 8);
   steps(engine, 2, 4);
   EXPECT_NEAR(engine.last_step().loss, expected, 1e-6 * expected);
+  std::filesystem::remove_all(dir);
+}
+
+// behaviours, kind 3: bf16, a forward in evaluation, steps, save, load elsewhere: the outputs are bit-equal.
+TEST(Checkpoints, GiveTheSameBitsOfOutputsIn16Bit) {
+  std::string dir = (std::filesystem::temp_directory_path() / "intarsia-api-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  comm::run_ranks(2, [&](comm::Communicator& axis) {
+    const Config config = config_of(3).set("bf16.enabled", "true");
+    const auto outputs = [](auto& engine) {
+      const at::NoGradGuard no_grad;
+      return engine.forward(batch_of(3).ids);
+    };
+    at::Tensor before;
+    {
+      auto engine = initialize(seeded_net(1), config, {.ranks = &axis});
+      (void)outputs(engine);
+      for (int step = 0; step < 5; ++step) micro_step(engine, 2 * step + axis.rank());
+      engine.save(dir + "/checkpoints");
+      before = outputs(engine);
+    }
+    auto engine = initialize(seeded_net(2), config, {.ranks = &axis});
+    EXPECT_FALSE(at::equal(outputs(engine), before));
+    ASSERT_TRUE(engine.load(dir + "/checkpoints").has_value());
+    EXPECT_TRUE(at::equal(outputs(engine), before));
+  });
   std::filesystem::remove_all(dir);
 }
 
