@@ -34,7 +34,7 @@ ALLOWED_CALLS = {
 # Second words for a concept, in identifiers below the readers: pattern, the word of docs/glossary.md.
 # The readers, and the commands that show them, speak the language of the files they read.
 SYNONYMS = [
-    (r"(?<!std::)(?<!std::stable_)\b\w*partition\w*", "shard"),
+    (r"(?<!std::)(?<!std::stable_)\b(?!hpz_partition_size)\w*partition\w*", "shard"),
     (r"\b\w*(?:bucket|Bucket)\w*", "unit (what is gathered), reduce buffer (what is reduced)"),
     (r"\b\w*(?:flat_param|FlatParam)\w*", "flat buffer of a unit"),
     (r"\bmesh_dim\w*|\b\w*_mesh_dim\b", "axis"),

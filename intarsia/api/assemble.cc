@@ -33,7 +33,9 @@ constexpr std::array kHonoured = {"ranks",        "batch_size",
                                   "keep",         "log_every",
                                   "threads",      "recompute",
                                   "no_decay_1d",  "backend",
-                                  "force_copy",   "comm_timeout_seconds"};
+                                  "force_copy",   "comm_timeout_seconds",
+                                  "reproducible", "logical_micro_batches",
+                                  "shard_size",   "reshard_after_forward"};
 
 // The others are said by name: what the program's own loop does, and what is not built for other people's modules.
 std::vector<config::Problem> refusals_of(const config::Resolved& resolved) {
@@ -124,20 +126,27 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
   // A program says itself what its losses are sums of, so nothing is known of a micro-batch's targets: the divisor
   // is 1.
   plan::RunPlan plan = plan::make_run_plan(resolved.config, assembly.module.model, 1, resolved.config.run.steps);
+  assembly.micro_batch_size = plan.micro_batch;
   plan.micro_batch = 1;
+  INTARSIA_CHECK(kUsage, options.ranks == nullptr || plan.grid().replicas == 1,
+                 "Options::ranks are one shard group; shard groups of ", plan.grid().shards,
+                 " ranks need a launcher: intarsia launch --ranks ", ranks, " -- PROGRAM");
   if (environment) {
     INTARSIA_CHECK(kUnsupported,
                    resolved.origins.at("intarsia.backend") == "default" || plan.backend == plan::CommBackend::kGloo,
                    "intarsia.backend: processes that a launcher starts meet over gloo; remove the key");
     plan.backend = plan::CommBackend::kGloo;
   }
-  assembly.micro_batch_size = resolved.config.batch.micro_batch_size;
   assembly.plan = std::make_unique<plan::RunPlan>(std::move(plan));
   assembly.config_json = config::resolved_config_json(resolved).dump(2);
   if (resolved.config.steps_per_print || resolved.origins.at("intarsia.log_every") != "default")
     assembly.log_every = resolved.config.run.log_every;
   if (resolved.origins.at("intarsia.keep") != "default") assembly.keep = resolved.config.run.keep;
-  if (resolved.config.run.threads > 0) at::set_num_threads(resolved.config.run.threads);
+  if (resolved.config.run.threads > 0) {
+    at::set_num_threads(resolved.config.run.threads);
+  } else if (assembly.plan->reproducible) {
+    at::set_num_threads(1);  // libraries may split sums by threads
+  }
 
   const bool is_first = options.ranks != nullptr ? options.ranks->rank() == 0 : !environment || environment->rank == 0;
   if (is_first) {
@@ -146,14 +155,15 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
   }
   if (options.ranks == nullptr)
     assembly.mesh = comm::Mesh::create(*assembly.plan, environment ? rendezvous_of(*environment) : comm::Rendezvous{});
-  comm::Communicator& world = assembly.mesh ? assembly.mesh->data() : *options.ranks;
-  share_values(assembly.module, world);
+  const comm::DataAxes axes = assembly.mesh ? assembly.mesh->data() : comm::DataAxes(*options.ranks);
+  share_values(assembly.module, axes.world);
   const plan::RandomWeights random(assembly.plan->seed);
   const nn::ModuleWeights weights(assembly.module, random);
   assembly.engine = std::make_unique<shard::Engine>(
-      *assembly.plan, world, weights,
+      *assembly.plan, axes, weights,
       nn::Parameters(assembly.plan->model, assembly.plan->compute_dtype, std::move(assembly.module.leaves)));
   assembly.optimizer = std::make_unique<optim::AdamW>(*assembly.plan, assembly.engine->states());
+  assembly.loss_scale = std::make_unique<optim::LossScale>(assembly.plan->loss_scale);
   return assembly;
 }
 

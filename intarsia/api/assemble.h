@@ -8,6 +8,7 @@
 #include "intarsia/comm/mesh.h"
 #include "intarsia/nn/inspect.h"
 #include "intarsia/optim/adamw.h"
+#include "intarsia/optim/loss_scale.h"
 #include "intarsia/plan/run_plan.h"
 #include "intarsia/shard/engine.h"
 
@@ -17,7 +18,7 @@ struct Options {
   nn::WrapPolicy units = nn::wrap_marked();  // which modules become units, beside those that are Unit<M>
   nn::InitRule init = {};                    // of parameters on the meta device; absent: see nn::InspectOptions
   // Ranks that exist already (threads, say) and outlive the engine. Null: a launcher's environment says which rank this
-  // process is, and without one it is alone.
+  // process is, and without one it is alone. Given ranks are one shard group.
   comm::Communicator* ranks = nullptr;
 };
 
@@ -28,6 +29,7 @@ struct Assembly {
   nn::Inspected module;              // its leaves have moved into the engine
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::LossScale> loss_scale;
   std::int64_t micro_batch_size = 1;  // samples of one rank in one pass, as configured
   std::string config_json;            // the configuration in force
   std::int64_t log_every = 0;         // steps; 0: nobody asked

@@ -103,18 +103,20 @@ void ModuleEngine::add(const at::Tensor& loss, std::int64_t targets, Counting co
       "one of them");
   counting_ = counting;
   has_backward_ = true;
-  sums_.loss += loss.item<double>();
+  sums_.losses.push_back(loss.item<double>());
   sums_.targets += targets;
-  assembly_.engine->backward(loss.dim() == 0 ? loss : loss.reshape({}));
+  assembly_.engine->backward(loss.dim() == 0 ? loss : loss.reshape({}), assembly_.loss_scale->scale());
 }
 
 bool ModuleEngine::step() {
   INTARSIA_CHECK(kUsage, has_backward_, "step() without a backward() in this micro-step");
   has_backward_ = false;
   if (++micro_step_ < accumulation()) return false;
-  last_step_ = optim::finish_step(*assembly_.engine, *assembly_.optimizer, sums_, [] { return optim::RankReport{}; });
+  last_step_ = optim::finish_step(*assembly_.engine, *assembly_.optimizer, *assembly_.loss_scale, sums_,
+                                  [] { return optim::RankReport{}; });
   ++progress_.step;
   progress_.updates = assembly_.optimizer->updates();
+  if (plan().loss_scale.dynamic) progress_.loss_scale = assembly_.loss_scale->state();
   if (counting_ == Counting::kTargets) progress_.tokens += last_step_.tokens;
   micro_step_ = 0;
   counting_ = Counting::kNone;
@@ -172,6 +174,7 @@ std::optional<ModuleEngine::Loaded> ModuleEngine::load(const std::string& dir) {
   progress_ =
       checkpoint::load_checkpoint(*found.path, *assembly_.engine, *assembly_.optimizer, checkpoint::Verify::kSizes)
           .progress;
+  if (plan().loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
   return Loaded{.path = *found.path, .steps = progress_.step, .data_position = progress_.data_position};
 }
 

@@ -62,7 +62,7 @@ class ModuleEngine {
 
   // A window's micro-batches, those of all ranks, are numbered; this is the number of the one that this rank runs now.
   // A program that gives micro-batch k of a batch to whoever asks for it trains alike on any number of ranks.
-  std::int64_t micro_batch() const { return micro_step_ * ranks() + rank(); }
+  std::int64_t micro_batch() const { return plan().logical_order().index(rank(), micro_step_); }
   std::int64_t micro_batches() const { return accumulation() * ranks(); }
   // The sum over ranks of what each says, in rank order.
   double sum(double mine);
@@ -113,7 +113,7 @@ class ModuleEngine {
   void start_forward();
 
  private:
-  comm::Communicator& axis() const { return assembly_.engine->axis(); }
+  comm::Communicator& axis() const { return assembly_.engine->world(); }
   int unit_of(const std::string& name) const;
   int unit_of(const torch::nn::Module& module) const;
   template <typename Holder>

@@ -114,8 +114,8 @@ void for_each_parameter(Engine& engine, Engine::What what, const std::string& fa
     const plan::FlatLayout& layout = *engine.states()[flat].layout;
     if (what == Engine::What::kGradient && !layout.trainable) continue;
     const at::Tensor values = engine.gather(flat, what);
-    all_or_none(engine.axis(), failure, [&] {
-      if (engine.axis().rank() != 0) return;
+    all_or_none(engine.world(), failure, [&] {
+      if (engine.world().rank() != 0) return;
       for (const plan::ParamSlot& slot : layout.slots)
         use(engine.plan().model.params[static_cast<std::size_t>(slot.param)].name,
             values.narrow(0, slot.offset, slot.numel));
@@ -127,7 +127,7 @@ void for_each_parameter(Engine& engine, Engine::What what, const std::string& fa
 
 void export_hf(Engine& engine, const formats::HfConfig& config, const std::string& directory,
                const ExportOptions& options) {
-  comm::Communicator& axis = engine.axis();
+  comm::Communicator& axis = engine.world();
   const std::string failure = concat("the model was not exported to ", printable(directory));
   std::unique_ptr<ExportFolder> folder;
   std::optional<WeightFiles> files;
@@ -153,7 +153,7 @@ void export_hf(Engine& engine, const formats::HfConfig& config, const std::strin
 }
 
 void dump_gradients(Engine& engine, double factor, const std::string& path) {
-  comm::Communicator& axis = engine.axis();
+  comm::Communicator& axis = engine.world();
   const std::string failure = concat("the gradients were not written to ", printable(path));
   std::unique_ptr<SafetensorsWriter> writer;
   all_or_none(axis, failure, [&] {

@@ -40,9 +40,10 @@ std::vector<StoredTensor> stored_tensors(const plan::RunPlan& plan) {
     for (const ParamSlot& slot : layout.slots) {
       const plan::ParamSpec& param = plan.model.params[static_cast<std::size_t>(slot.param)];
       std::vector<StoredPiece> pieces;
-      for (int rank = 0; rank < layout.num_shards; ++rank) {
-        const Range elements = plan::param_range(slot, layout.shard(rank));
-        if (elements.size() > 0) pieces.push_back({static_cast<std::size_t>(rank), elements});
+      for (int piece = 0; piece < layout.num_shards; ++piece) {
+        const Range elements = plan::param_range(slot, layout.shard(piece));
+        const auto file = static_cast<std::size_t>(plan.grid().rank_of_piece(piece));
+        if (elements.size() > 0) pieces.push_back({file, elements});
       }
       for (const TensorKind kind : kinds(layout.trainable))
         tensors.push_back({.name = param.name,
@@ -64,14 +65,14 @@ std::vector<LocalPiece> local_pieces(shard::Engine& engine, optim::AdamW& adamw,
       add_pieces(engine.plan(), layout, kind, range, values, holds, pieces);
     };
     if (layout.trainable) {
-      const Range range = part == Part::kShard ? state.shard : state.updated;
+      const Range range = part == Part::kShard ? state.own : state.updated;
       const optim::AdamW::Moments& moments = adamw.moments()[flat];
       add(TensorKind::kMaster, range, state.master, state.updated);
       add(TensorKind::kExpAvg, range, moments.first, state.updated);
       add(TensorKind::kExpAvgSq, range, moments.second, state.updated);
     } else {
       // Of a shared mapping each rank writes its own shard only.
-      const Range range = part == Part::kShard || state.mapped ? state.shard : state.held;
+      const Range range = part == Part::kShard ? state.own : state.kept;
       add(TensorKind::kWeight, range, state.compute, state.held);
     }
   }

@@ -105,7 +105,7 @@ class LoadPlan {
 
 Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::AdamW& adamw, Verify verify) {
   const at::NoGradGuard no_grad;
-  comm::Communicator& axis = engine.axis();
+  comm::Communicator& axis = engine.world();
   const std::string what = concat("the checkpoint ", printable(path), " was not loaded");
   Manifest manifest;
   std::optional<LoadPlan> load;

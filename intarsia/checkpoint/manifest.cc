@@ -2,6 +2,7 @@
 
 #include "intarsia/base/crc32c.h"
 #include "intarsia/base/error.h"
+#include "intarsia/base/text.h"
 #include "intarsia/formats/json.h"
 
 namespace intarsia::checkpoint {
@@ -27,6 +28,14 @@ std::string dimensions(const StoredTensor& tensor) {
   std::string text = "[";
   for (const std::int64_t dim : tensor.shape) text += concat(text.size() > 1 ? "," : "", dim);
   return text + "]";
+}
+
+std::string loss_scale_text(const Progress& progress) {
+  if (!progress.loss_scale) return "";
+  const optim::LossScaleState& state = *progress.loss_scale;
+  return concat(", \"loss_scale\": {\"scale\": ", shortest(state.scale),
+                ", \"hysteresis_left\": ", state.hysteresis_left, ", \"iteration\": ", state.iteration,
+                ", \"overflow_steps\": ", state.last_overflow + 1, "}");
 }
 
 }  // namespace
@@ -62,29 +71,31 @@ std::string body_name(int rank) {
 std::string manifest_text(const Manifest& manifest) {
   using formats::json_quote;
   const Progress& progress = manifest.progress;
-  const std::string body =
-      concat("{\"format\": \"intarsia-checkpoint\",\n\"format_version\": ", kFormatVersion,
-             ",\n\"progress\": {\"step\": ", progress.step, ", \"updates\": ", progress.updates,
-             ", \"data_position\": ", progress.data_position, ", \"tokens\": ", progress.tokens,
-             ", \"bad_steps\": ", progress.bad_steps, ", \"seed\": ", progress.seed,
-             "},\n\"layout\": {\"ranks\": ", manifest.ranks, ", \"stage\": ", manifest.stage,
-             ", \"compute_dtype\": ", json_quote(safetensors_name(manifest.compute_dtype)), "},\n\"files\": ",
-             lines(manifest.files, '[', ']',
-                   [](const StoredFile& file) {
-                     return concat("{\"name\": ", json_quote(file.name), ", \"bytes\": ", file.bytes,
-                                   ", \"crc32c\": \"", crc32c_text(file.crc32c), "\"}");
-                   }),
-             ",\n\"tensors\": ",
-             lines(manifest.tensors, '[', ']',
-                   [](const StoredTensor& tensor) {
-                     return concat("{\"name\": ", json_quote(tensor.name), ", \"kind\": \"", kind_name(tensor.kind),
-                                   "\", \"dtype\": \"", safetensors_name(tensor.dtype),
-                                   "\", \"shape\": ", dimensions(tensor), ", \"pieces\": ", piece_list(tensor), "}");
-                   }),
-             ",\n\"config\": ", json_quote(manifest.config), ",\n\"model_config\": ", json_quote(manifest.model_config),
-             ",\n\"versions\": ", lines(manifest.versions, '{', '}', [](const auto& entry) {
-               return concat(json_quote(entry.first), ": ", json_quote(entry.second));
-             }));
+  const std::string body = concat(
+      "{\"format\": \"intarsia-checkpoint\",\n\"format_version\": ", kFormatVersion,
+      ",\n\"progress\": {\"step\": ", progress.step, ", \"updates\": ", progress.updates,
+      ", \"data_position\": ", progress.data_position, ", \"tokens\": ", progress.tokens,
+      ", \"bad_steps\": ", progress.bad_steps, ", \"seed\": ", progress.seed, loss_scale_text(progress),
+      "},\n\"layout\": {\"ranks\": ", manifest.ranks, ", \"stage\": ", manifest.stage,
+      manifest.logical_micro_batches == 0 ? ""
+                                          : concat(", \"logical_micro_batches\": ", manifest.logical_micro_batches),
+      ", \"compute_dtype\": ", json_quote(safetensors_name(manifest.compute_dtype)), "},\n\"files\": ",
+      lines(manifest.files, '[', ']',
+            [](const StoredFile& file) {
+              return concat("{\"name\": ", json_quote(file.name), ", \"bytes\": ", file.bytes, ", \"crc32c\": \"",
+                            crc32c_text(file.crc32c), "\"}");
+            }),
+      ",\n\"tensors\": ",
+      lines(manifest.tensors, '[', ']',
+            [](const StoredTensor& tensor) {
+              return concat("{\"name\": ", json_quote(tensor.name), ", \"kind\": \"", kind_name(tensor.kind),
+                            "\", \"dtype\": \"", safetensors_name(tensor.dtype), "\", \"shape\": ", dimensions(tensor),
+                            ", \"pieces\": ", piece_list(tensor), "}");
+            }),
+      ",\n\"config\": ", json_quote(manifest.config), ",\n\"model_config\": ", json_quote(manifest.model_config),
+      ",\n\"versions\": ", lines(manifest.versions, '{', '}', [](const auto& entry) {
+        return concat(json_quote(entry.first), ": ", json_quote(entry.second));
+      }));
   return concat(body, ",\n\"crc32c\": \"", crc32c_text(crc32c(std::as_bytes(std::span(body)))), "\"}\n");
 }
 

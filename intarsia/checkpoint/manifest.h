@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "intarsia/base/dtype.h"
+#include "intarsia/optim/loss_scale.h"
 #include "intarsia/plan/unit_layout.h"
 
 namespace intarsia::checkpoint {
@@ -24,6 +26,7 @@ struct Progress {
   std::int64_t tokens = 0;         // target tokens seen
   std::int64_t bad_steps = 0;      // steps in a row, up to now, whose loss or gradient was not finite
   std::uint64_t seed = 0;
+  std::optional<optim::LossScaleState> loss_scale = {};  // of a dynamic one
 
   bool operator==(const Progress&) const = default;
 };
@@ -68,6 +71,8 @@ struct Manifest {
   // The layout that wrote it. For people: loading does not depend on it.
   int ranks = 1;
   int stage = 0;
+  // Logical micro-batches of a reproducible run, which keeps its bits only with the same number; 0: not reproducible.
+  std::int64_t logical_micro_batches = 0;
   DType compute_dtype = DType::kF32;
   std::vector<StoredFile> files;
   std::vector<StoredTensor> tensors;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -69,6 +70,13 @@ class Object {
     const std::optional<DType> found = dtype_from_safetensors_name(text);
     INTARSIA_CHECK(kFormat, found.has_value(), where_, ": unknown dtype \"", printable(text), "\"");
     return *found;
+  }
+  bool has(const char* name) const { return json_.contains(name); }
+  double number(const char* name) {
+    const Json& value = member(name);
+    INTARSIA_CHECK(kFormat, value.is_number() && std::isfinite(value.get<double>()), where_, ": \"", name,
+                   "\" must be a number");
+    return value.get<double>();
   }
   void done() const {
     INTARSIA_CHECK(kFormat, asked_ == json_.size(), where_, " has ", json_.size(), " members, this format has ",
@@ -166,6 +174,15 @@ Progress read_progress(const Json& json, const std::string& path) {
                     .tokens = object.integer("tokens"),
                     .bad_steps = object.integer("bad_steps"),
                     .seed = object.unsigned_integer("seed")};
+  if (object.has("loss_scale")) {
+    Object scale(object.member("loss_scale"), path + ": progress.loss_scale");
+    progress.loss_scale = {.scale = scale.number("scale"),
+                           .hysteresis_left = scale.integer("hysteresis_left"),
+                           .iteration = scale.integer("iteration"),
+                           .last_overflow = scale.integer("overflow_steps") - 1};
+    scale.done();
+    INTARSIA_CHECK(kFormat, progress.loss_scale->scale > 0, path, ": the loss scale is ", progress.loss_scale->scale);
+  }
   object.done();
   return progress;
 }
@@ -202,6 +219,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path_given) {
   manifest.ranks = static_cast<int>(layout.integer("ranks", static_cast<std::int64_t>(kMaxFiles)));
   manifest.stage = static_cast<int>(layout.integer("stage", 3));
   manifest.compute_dtype = layout.dtype("compute_dtype");
+  if (layout.has("logical_micro_batches")) manifest.logical_micro_batches = layout.integer("logical_micro_batches");
   layout.done();
   for (const Json& file : object.array("files", kMaxFiles))
     manifest.files.push_back(read_file_entry(file, manifest.files.size(), path));

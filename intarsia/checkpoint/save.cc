@@ -66,6 +66,7 @@ Manifest make_manifest(const SaveRequest& request, const plan::RunPlan& plan, st
   Manifest manifest{.progress = request.progress,
                     .ranks = plan.ranks,
                     .stage = plan.stage,
+                    .logical_micro_batches = plan.reproducible ? plan.logical_order().count() : 0,
                     .compute_dtype = plan.compute_dtype,
                     .files = std::move(files),
                     .tensors = stored_tensors(plan),
@@ -80,7 +81,7 @@ Manifest make_manifest(const SaveRequest& request, const plan::RunPlan& plan, st
 }  // namespace
 
 Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::AdamW& adamw) {
-  comm::Communicator& axis = engine.axis();
+  comm::Communicator& axis = engine.world();
   const std::int64_t step = request.progress.step;
   const std::string what = concat("the checkpoint of step ", step, " was not saved");
   // Drawn by one rank: ranks that each named their folder would scatter one checkpoint over several.

@@ -82,7 +82,7 @@ class TestRun {
       EXPECT_TRUE(at::equal(piece.values, expected.to(piece.values.scalar_type()))) << piece.stored_name();
       if (piece.kind == TensorKind::kMaster) expect_published(piece);
     }
-    engine.axis().barrier({"", "compared"});
+    engine.world().barrier({"", "compared"});
   }
 
   plan::RandomWeights weights_;

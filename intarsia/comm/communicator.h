@@ -49,8 +49,8 @@ class SharedMemory {
 //
 // Every rank of the axis must call the same collectives in the same order with equal sizes and dtypes; each has a
 // deadline. What differs is an error that names ranks, operation and unit on every rank, never a hang.
-// Sums are formed in rank order (rank 0 + rank 1 + ...), element by element in the tensor's dtype, on every backend.
-// Tensors are contiguous; fp32, bf16, int64 (all), any dtype where only bytes move. Empty tensors are fine.
+// Sums are the balanced binary tree over the ranks in their order (comm/reduce.h), in the tensor's dtype, on every
+// backend. Tensors are contiguous; fp32, bf16, int64 (all), any dtype where only bytes move. Empty tensors are fine.
 // Threads: one thread per rank uses a communicator.
 class Communicator {
  public:

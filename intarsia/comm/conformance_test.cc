@@ -1,7 +1,8 @@
-// What every backend must do, on every number of ranks: right values, and sums bit-equal to adding in rank order.
+// What every backend must do, on every number of ranks: right values, and sums bit-equal to one balanced tree.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <tuple>
 
@@ -21,10 +22,15 @@ at::Tensor values(int rank, std::int64_t count, c10::ScalarType dtype, std::int6
   return (mantissa.to(at::kFloat) * scale).to(dtype);
 }
 
-at::Tensor sum_in_rank_order(int ranks, std::int64_t count, c10::ScalarType dtype, std::int64_t begin = 0) {
-  at::Tensor sum = values(0, count, dtype, begin);
-  for (int rank = 1; rank < ranks; ++rank) sum = sum + values(rank, count, dtype, begin);
-  return sum;
+// The balanced tree over ranks [first, first + ranks): split at the largest power of two below.
+at::Tensor sum_in_tree(int first, int ranks, std::int64_t count, c10::ScalarType dtype, std::int64_t begin) {
+  if (ranks == 1) return values(first, count, dtype, begin);
+  const int left = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks - 1)));
+  return sum_in_tree(first, left, count, dtype, begin) + sum_in_tree(first + left, ranks - left, count, dtype, begin);
+}
+
+at::Tensor sum_in_tree(int ranks, std::int64_t count, c10::ScalarType dtype, std::int64_t begin = 0) {
+  return sum_in_tree(0, ranks, count, dtype, begin);
 }
 
 void expect_same_bits(const at::Tensor& found, const at::Tensor& expected, const char* what) {
@@ -52,7 +58,7 @@ void check_collectives(Communicator& comm, std::int64_t n, c10::ScalarType dtype
   expect_same_bits(in_place, gathered, "all_gather from the own piece");
 
   const at::Tensor whole = values(rank, size * n, dtype);
-  const at::Tensor piece_of_sum = sum_in_rank_order(size, n, dtype, rank * n);
+  const at::Tensor piece_of_sum = sum_in_tree(size, n, dtype, rank * n);
   at::Tensor input = whole.clone();
   at::Tensor reduced = at::zeros({n}, options);
   comm.reduce_scatter(reduced, input, kTag)->wait();
@@ -65,7 +71,7 @@ void check_collectives(Communicator& comm, std::int64_t n, c10::ScalarType dtype
 
   at::Tensor all = values(rank, n, dtype);
   comm.all_reduce(all, ReduceOp::kSum, kTag)->wait();
-  expect_same_bits(all, sum_in_rank_order(size, n, dtype), "all_reduce sum");
+  expect_same_bits(all, sum_in_tree(size, n, dtype), "all_reduce sum");
   at::Tensor largest = values(rank, n, dtype);
   comm.all_reduce(largest, ReduceOp::kMax, kTag)->wait();
   at::Tensor expected_largest = values(0, n, dtype);
@@ -126,7 +132,7 @@ void check_shared_memory(Communicator& comm) {
   expect_same_bits(gathered, all, "all_gather of shared memory");
   comm.barrier(kTag);
   comm.all_reduce(own, ReduceOp::kSum, kTag)->wait();
-  expect_same_bits(own, sum_in_rank_order(comm.size(), n, at::kFloat), "all_reduce of shared memory");
+  expect_same_bits(own, sum_in_tree(comm.size(), n, at::kFloat), "all_reduce of shared memory");
   comm.barrier(kTag);
 }
 

@@ -8,42 +8,87 @@
 
 namespace intarsia::comm {
 
-std::shared_ptr<SharedRegion> shared_region_for(const plan::RunPlan& plan, std::int64_t heap_limit_bytes) {
-  if (plan.backend == plan::CommBackend::kGloo) return nullptr;
-  RegionOptions options;
-  options.ranks = plan.ranks;
-  options.process_ranks = plan.backend == plan::CommBackend::kShm;
-  options.force_copy = plan.force_copy;
+namespace {
+
+// One axis of a rank's mesh: which of the axis's groups it is in, and its place there.
+struct Seat {
+  const char* axis = "";
+  int group = 0;
+  int rank = 0;
+  int size = 1;
+};
+
+std::unique_ptr<Communicator> join(const plan::RunPlan& plan, const Rendezvous& rendezvous, const Seat& seat,
+                                   const std::shared_ptr<SharedRegion>& region) {
+  if (plan.backend != plan::CommBackend::kGloo) {
+    INTARSIA_INVARIANT(region, "ranks of one host need the region that was made before they were");
+    INTARSIA_INVARIANT(region->options().ranks == seat.size, "a region of ", region->options().ranks,
+                       " ranks for a group of ", seat.size);
+    return std::make_unique<RegionCommunicator>(region, seat.rank);
+  }
+  const bool is_world = seat.size == rendezvous.world;
+  GlooOptions options;
+  options.rank = seat.rank;
+  options.size = seat.size;
+  options.address = rendezvous.master_address;
+  options.port = rendezvous.master_port;
+  options.listen_fd = is_world ? rendezvous.listen_fd : -1;
+  options.store_served = !is_world || rendezvous.store_served;  // the world's rank 0 serves the other groups too
+  options.store_prefix =
+      is_world ? rendezvous.store_prefix : concat(rendezvous.store_prefix, seat.axis, "/", seat.group, "/");
   options.timeout_seconds = plan.comm_timeout_seconds;
-  options.heap_limit_bytes = heap_limit_bytes;
-  return SharedRegion::create(options);
+  return make_gloo_communicator(options);
+}
+
+}  // namespace
+
+SharedRegions shared_regions_for(const plan::RunPlan& plan, std::int64_t heap_limit_bytes) {
+  SharedRegions regions;
+  if (plan.backend == plan::CommBackend::kGloo) return regions;
+  const auto region = [&](int ranks) {
+    RegionOptions options;
+    options.ranks = ranks;
+    options.process_ranks = plan.backend == plan::CommBackend::kShm;
+    options.force_copy = plan.force_copy;
+    options.timeout_seconds = plan.comm_timeout_seconds;
+    options.heap_limit_bytes = heap_limit_bytes;
+    return SharedRegion::create(options);
+  };
+  regions.world = region(plan.ranks);
+  const plan::Grid grid = plan.grid();
+  if (grid.replicas == 1) return regions;
+  for (int group = 0; group < grid.replicas; ++group) regions.groups.push_back(region(grid.shards));
+  for (int column = 0; column < grid.shards; ++column) regions.columns.push_back(region(grid.replicas));
+  return regions;
 }
 
 std::unique_ptr<Mesh> Mesh::create(const plan::RunPlan& plan, const Rendezvous& rendezvous) {
   INTARSIA_CHECK(kUsage, plan.ranks == rendezvous.world && rendezvous.rank >= 0 && rendezvous.rank < rendezvous.world,
                  "the plan is for ", plan.ranks, " ranks, but this is rank ", rendezvous.rank, " of ",
                  rendezvous.world);
-  std::unique_ptr<Communicator> world;
-  if (plan.backend == plan::CommBackend::kGloo) {
-    GlooOptions options;
-    options.rank = rendezvous.rank;
-    options.size = rendezvous.world;
-    options.address = rendezvous.master_address;
-    options.port = rendezvous.master_port;
-    options.listen_fd = rendezvous.listen_fd;
-    options.store_served = rendezvous.store_served;
-    options.store_prefix = rendezvous.store_prefix;
-    options.timeout_seconds = plan.comm_timeout_seconds;
-    world = make_gloo_communicator(options);
-  } else {
-    std::shared_ptr<SharedRegion> region = rendezvous.region;
-    if (!region && rendezvous.world == 1) region = shared_region_for(plan);
-    INTARSIA_INVARIANT(region, "ranks of one host need the region that was made before they were");
-    INTARSIA_INVARIANT(region->options().ranks == rendezvous.world, "a region of ", region->options().ranks,
-                       " ranks for a world of ", rendezvous.world);
-    world = std::make_unique<RegionCommunicator>(std::move(region), rendezvous.rank);
-  }
-  return std::unique_ptr<Mesh>(new Mesh(std::move(world)));
+  SharedRegions regions = rendezvous.regions;
+  if (!regions.world && rendezvous.world == 1) regions = shared_regions_for(plan);
+  const plan::Grid grid = plan.grid();
+  const int shard = grid.shard_of(rendezvous.rank), replica = grid.replica_of(rendezvous.rank);
+  std::unique_ptr<Mesh> mesh(new Mesh);
+  mesh->world_ = join(plan, rendezvous, {.rank = rendezvous.rank, .size = rendezvous.world}, regions.world);
+  if (grid.replicas == 1) return mesh;
+  const bool here = plan.backend != plan::CommBackend::kGloo;
+  mesh->group_ = join(plan, rendezvous, {"shard", replica, shard, grid.shards},
+                      here ? regions.groups[static_cast<std::size_t>(replica)] : nullptr);
+  mesh->column_ = join(plan, rendezvous, {"replicate", shard, replica, grid.replicas},
+                       here ? regions.columns[static_cast<std::size_t>(shard)] : nullptr);
+  return mesh;
+}
+
+DataAxes Mesh::data() const {
+  if (!group_) return {*world_};
+  return {*world_, *group_, column_.get()};
+}
+
+void Mesh::abort(const std::string& reason) noexcept {
+  for (const auto* communicator : {&world_, &group_, &column_})
+    if (*communicator) (*communicator)->abort(reason);
 }
 
 }  // namespace intarsia::comm

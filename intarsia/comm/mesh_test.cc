@@ -23,7 +23,7 @@ TEST(Mesh, ForkedRanksMeetOverShmAndGloo) {
     const plan::RunPlan plan = plan_of(backend, 3);
     Rendezvous common;
     common.world = 3;
-    common.region = shared_region_for(plan);
+    common.regions = shared_regions_for(plan);
     const Listener listener = listen_on("127.0.0.1", 0);
     common.master_port = listener.port;
     std::unique_ptr<Mesh> mesh;  // of the rank, in its process
@@ -34,7 +34,7 @@ TEST(Mesh, ForkedRanksMeetOverShmAndGloo) {
           mine.rank = rank;
           mine.listen_fd = rank == 0 ? ::dup(listener.fd) : -1;
           mesh = Mesh::create(plan, mine);
-          return std::make_unique<RecordingCommunicator>(mesh->data());
+          return std::make_unique<RecordingCommunicator>(mesh->world());
         },
         [](Communicator& comm) {
           at::Tensor one = at::ones({1});

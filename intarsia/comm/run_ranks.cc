@@ -8,30 +8,38 @@
 #include <vector>
 
 #include "intarsia/base/error.h"
-#include "intarsia/comm/backends/region_communicator.h"
+#include "intarsia/comm/mesh.h"
 
 namespace intarsia::comm {
 
 void run_ranks(int ranks, const std::function<void(Communicator&)>& fn, const RunRanksOptions& options) {
-  RegionOptions region_options;
-  region_options.ranks = ranks;
-  region_options.process_ranks = false;
-  region_options.force_copy = options.force_copy;
-  region_options.timeout_seconds = options.timeout_seconds;
-  const auto region = SharedRegion::create(region_options);
+  run_grid(
+      {.shards = ranks}, [&fn](const DataAxes& axes) { fn(axes.world); }, options);
+}
+
+void run_grid(const plan::Grid& grid, const std::function<void(const DataAxes&)>& fn, const RunRanksOptions& options) {
+  const int ranks = grid.ranks();
+  plan::RunPlan plan;
+  plan.ranks = ranks;
+  plan.placement.replicas = grid.replicas;
+  plan.backend = plan::CommBackend::kThreads;
+  plan.force_copy = options.force_copy;
+  plan.comm_timeout_seconds = options.timeout_seconds;
+  const SharedRegions regions = shared_regions_for(plan);
   std::mutex mutex;
   std::exception_ptr first;
   // The communicators outlive all threads, so that none sees another as gone before it has been told why.
-  std::vector<std::unique_ptr<RegionCommunicator>> communicators(ranks);
-  for (int rank = 0; rank < ranks; ++rank) communicators[rank] = std::make_unique<RegionCommunicator>(region, rank);
+  std::vector<std::unique_ptr<Mesh>> meshes(ranks);
+  for (int rank = 0; rank < ranks; ++rank)
+    meshes[rank] = Mesh::create(plan, {.rank = rank, .world = ranks, .local_rank = rank, .regions = regions});
   const auto body = [&](int rank) {
     at::set_num_threads(1);
     std::string reason = "unknown exception";
     std::exception_ptr error;
     bool secondary = false;
     try {
-      fn(*communicators[rank]);
-      communicators[rank].reset();
+      fn(meshes[rank]->data());
+      meshes[rank].reset();
       return;
     } catch (const AbortedByPeer& caught) {
       error = std::current_exception();
@@ -47,7 +55,7 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& fn, const Ru
       const std::lock_guard lock(mutex);
       if (!first && !secondary) first = error;
     }
-    communicators[rank]->abort(concat("rank ", rank, ": ", reason));
+    meshes[rank]->abort(concat("rank ", rank, ": ", reason));
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);

@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "intarsia/comm/communicator.h"
+#include "intarsia/comm/data_axes.h"
+#include "intarsia/plan/placement.h"
 
 namespace intarsia::comm {
 
@@ -15,5 +17,9 @@ struct RunRanksOptions {
 // Runs fn on `ranks` threads at once, each with its own communicator of the threads backend and one intra-op thread,
 // and returns when all have ended. If one throws, the others' operations throw too, and the first cause is rethrown.
 void run_ranks(int ranks, const std::function<void(Communicator&)>& fn, const RunRanksOptions& options = {});
+
+// The same for the axes of a grid.
+void run_grid(const plan::Grid& grid, const std::function<void(const DataAxes&)>& fn,
+              const RunRanksOptions& options = {});
 
 }  // namespace intarsia::comm

@@ -133,12 +133,13 @@ TEST(Resolve, WhatIsNotBuiltIsRefusedByTrainByName) {
     const std::vector<Problem> refusals = check_trainable(with(json));
     return refusals.empty() ? std::string() : refusals[0].path;
   };
-  EXPECT_EQ(first(R"({"train_batch_size": 4, "fp16": {"enabled": true}})"), "fp16.enabled");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "fp16": {"enabled": true}})"), "");
   EXPECT_EQ(
       first(R"({"train_batch_size": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"),
       "zero_optimization.offload_optimizer.device");
   EXPECT_EQ(first(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb"}})"), "optimizer.type");
-  EXPECT_EQ(first(R"({"train_batch_size": 4, "communication_data_type": "bf16"})"), "communication_data_type");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "data_types": {"grad_accum_dtype": "bf16"}})"),
+            "data_types.grad_accum_dtype");
   EXPECT_EQ(first(R"({"train_batch_size": 4, "autotuning": {"enabled": true}})"), "autotuning");
   EXPECT_EQ(first(R"({"train_batch_size": 4, "autotuning": {"enabled": false}})"), "");
   EXPECT_EQ(first(R"({"train_batch_size": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})"), "");

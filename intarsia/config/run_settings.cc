@@ -102,8 +102,9 @@ void resolve_run(Draft& draft) {
   settings.integer("threads", run.threads);
   settings.choice("bind", run.bind);
   settings.on("reproducible", run.reproducible);
-  if (run.reproducible)
-    draft.refuse("intarsia.reproducible", "the same bits in any layout are not built yet", "remove it");
+  settings.integer("logical_micro_batches", run.logical_micro_batches);
+  settings.integer("shard_size", run.shard_size);
+  settings.on("reshard_after_forward", run.reshard_after_forward);
   settings.on("dry_run", run.dry_run);
   settings.on("force", run.force);
   settings.text("dump_gradients", run.dump_gradients);

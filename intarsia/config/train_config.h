@@ -91,8 +91,8 @@ struct OffloadConfig {
   std::int64_t max_in_cpu = 1'000'000'000;                                // param: elements
 };
 
-// Values of the zero_optimization section. Sizes count elements. Only `stage` changes what a run computes or where it
-// rests; the others tune DeepSpeed's own mechanism and have no effect here (docs/config.md says why, key by key).
+// Values of the zero_optimization section. Sizes count elements. `stage` and the sizes of groups decide what rests
+// where; the others tune DeepSpeed's own mechanism and have no effect here (docs/config.md says why, key by key).
 struct ZeroConfig {
   int stage =
       0;  // 0 nothing sharded, 1 optimizer state, 2 and gradients, 3 and parameters; larger: less memory, more traffic
@@ -103,13 +103,14 @@ struct ZeroConfig {
   std::int64_t sub_group_size = 1'000'000'000, prefetch_bucket_size = 50'000'000;
   std::int64_t param_persistence_threshold = 100'000;
   std::int64_t max_live_parameters = 1'000'000'000, max_reuse_distance = 1'000'000'000;
-  std::int64_t hpz_partition_size = 1, mics_shard_size = -1;
+  std::int64_t hpz_partition_size = 1;  // ranks that share a second copy of the parameters; 1: none
+  std::int64_t mics_shard_size = -1;    // ranks of a shard group; -1: all
   bool quantized_weights = false, quantized_gradients = false, quantized_nontrainable_weights = false;
 };
 
 struct CommunicationConfig {
-  std::string communication_data_type;  // "", "fp32", "fp16", "bf16"; gradients are summed in fp32 here
-  std::string grad_accum_dtype;         // same words
+  std::string communication_data_type;  // "", "fp32", "fp16", "bf16": type in which ranks add gradients; empty: fp32
+  std::string grad_accum_dtype;         // same words; only fp32 is built
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
 };
@@ -169,11 +170,14 @@ struct RunConfig {
   BadLines bad_lines = BadLines::kError;
   int threads = 0;  // intra-op threads of a rank; 0: the cores divided among the local ranks
   Bind bind = Bind::kNone;
-  bool reproducible = false;       // the same bits in any layout; costs log2(L/ranks) more gradient buffers
-  bool dry_run = false;            // plan, print, stop
-  bool force = false;              // go on although the plan says that memory does not suffice
-  std::string dump_gradients;      // safetensors file of averaged gradients before clipping
-  std::int64_t dump_step = 1;      // the update whose gradients are dumped, counted from 1
+  bool reproducible = false;               // the same bits in any layout; costs log2(L/ranks) more gradient buffers
+  std::int64_t logical_micro_batches = 0;  // L, with reproducible; 0: train_batch_size / micro_batch_size
+  std::int64_t shard_size = 0;             // ranks of a shard group; 0: all. Smaller: more memory, less traffic
+  bool reshard_after_forward = true;       // false: gathered parameters stay until their backward
+  bool dry_run = false;                    // plan, print, stop
+  bool force = false;                      // go on although the plan says that memory does not suffice
+  std::string dump_gradients;              // safetensors file of averaged gradients before clipping
+  std::int64_t dump_step = 1;              // the update whose gradients are dumped, counted from 1
   std::int64_t max_bad_steps = 3;  // updates in a row with a loss that is not finite before the run stops (exit 6)
   bool no_decay_1d = false;        // no weight decay for parameters of one dimension
   Backend backend = Backend::kShm;
@@ -186,6 +190,8 @@ struct TrainConfig {
   BatchConfig batch;
   Precision precision = Precision::kFp32;  // of compute; masters, sums and optimizer state are fp32
   LossScaleConfig loss_scale;
+  bool bf16_masters = false;  // masters are bf16: half the memory, updates below 1/256 of a weight are lost
+  bool bf16_optimizer_states = false;
   double gradient_clipping = 1.0;  // limit of the global gradient norm; 0: off; smaller: safer and slower
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;

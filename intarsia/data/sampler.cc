@@ -46,7 +46,7 @@ std::int64_t updates_until(const SamplerOptions& options, std::int64_t end) {
 
 }  // namespace
 
-Share share_of(std::int64_t total, int ranks, int rank) {
+Share share_of(std::int64_t total, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t base = total / ranks, longer = total % ranks;
   const std::int64_t begin = rank * base + std::min<std::int64_t>(rank, longer);
   return {begin, begin + base + (rank < longer ? 1 : 0)};
@@ -101,6 +101,7 @@ std::optional<Window> Sampler::next_window(std::int64_t position) const {
 }
 
 std::int64_t Sampler::micro_steps(const Window& window) const {
+  if (options_.logical) return options_.accumulation;
   return ceil_div(share_of(window.num_samples(), options_.ranks, 0).size(), options_.micro_batch);
 }
 
@@ -108,11 +109,16 @@ std::vector<std::int64_t> Sampler::samples_of(const Window& window, int rank, st
   INTARSIA_INVARIANT(rank >= 0 && rank < options_.ranks, "rank ", rank, " of ", options_.ranks);
   INTARSIA_INVARIANT(micro_step >= 0 && micro_step < micro_steps(window), "micro-step ", micro_step, " of ",
                      micro_steps(window));
-  const Share share = share_of(window.num_samples(), options_.ranks, rank);
-  const std::int64_t begin = std::min(share.begin + micro_step * options_.micro_batch, share.end);
-  const std::int64_t end = std::min(begin + options_.micro_batch, share.end);
+  Share share;
+  if (options_.logical) {
+    share = share_of(window.num_samples(), options_.logical->count(), options_.logical->index(rank, micro_step));
+  } else {
+    const Share of_rank = share_of(window.num_samples(), options_.ranks, rank);
+    share.begin = std::min(of_rank.begin + micro_step * options_.micro_batch, of_rank.end);
+    share.end = std::min(share.begin + options_.micro_batch, of_rank.end);
+  }
   std::vector<std::int64_t> indices;
-  for (std::int64_t i = begin; i < end; ++i) indices.push_back(sample_at(window.begin + i).index);
+  for (std::int64_t i = share.begin; i < share.end; ++i) indices.push_back(sample_at(window.begin + i).index);
   return indices;
 }
 

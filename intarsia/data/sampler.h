@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "intarsia/plan/placement.h"
+
 namespace intarsia::data {
 
 // What happens to the samples at an epoch's end that do not fill a window (the global batch of one optimizer update).
@@ -23,6 +25,8 @@ struct SamplerOptions {
   std::int64_t accumulation = 1;  // micro-steps of a full window
   int ranks = 1;                  // data-parallel
   LastWindow last_window = LastWindow::kCarry;
+  // In reproducible mode: which logical micro-batch each (rank, micro-step) runs.
+  std::optional<plan::LogicalOrder> logical = {};
   double epochs = 0;  // where the data end, the last sample rounded up; 0: never, the number of updates ends the run
 
   std::int64_t global_batch() const { return micro_batch * accumulation * ranks; }
@@ -52,7 +56,7 @@ struct Share {
 
 // The part of `rank` when `total` samples are cut into one contiguous piece a rank, the first ranks one sample longer
 // where it does not divide: 5 samples on 4 ranks are 2, 1, 1, 1.
-Share share_of(std::int64_t total, int ranks, int rank);
+Share share_of(std::int64_t total, std::int64_t ranks, std::int64_t rank);
 
 // Updates that the options' `epochs` give; next_window() yields exactly as many from position 0.
 // Errors: as Sampler's; kConfig unless epochs is above 0.
@@ -65,6 +69,9 @@ std::int64_t planned_updates(const SamplerOptions& options);
 // A window of n samples is cut into one contiguous share a rank (share_of), and each share into micro-steps of
 // micro_batch samples; a full window gives each rank `accumulation` full micro-steps. In a short one all ranks make the
 // same number of micro-steps, the last of which may be smaller or empty on some ranks.
+//
+// With `logical` a window is cut into one contiguous share a logical micro-batch, whatever the number of ranks, and all
+// ranks make `accumulation` micro-steps also in a short window, some of them empty.
 // Threads: const and without hidden state; any thread may ask.
 class Sampler {
  public:

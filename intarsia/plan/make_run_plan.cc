@@ -48,6 +48,51 @@ OptimizerPlan optimizer_of(const config::TrainConfig& config) {
           .no_decay_1d = config.run.no_decay_1d};
 }
 
+// A reduction in 16 bits divides first, so that sums stay in range. Source: DeepSpeed 0.19, averaging of gradients.
+void set_reduction(const config::TrainConfig& config, RunPlan& plan) {
+  const config::CommunicationConfig& asked = config.communication;
+  if (asked.communication_data_type == "bf16") plan.reduce_dtype = DType::kBF16;
+  if (asked.communication_data_type == "fp16") plan.reduce_dtype = DType::kF16;
+  if (plan.reduce_dtype == DType::kF32) return;
+  plan.reduce_factor = asked.prescale_gradients ? 1 / asked.gradient_predivide_factor : 1.0 / plan.ranks;
+}
+
+LossScalePlan loss_scale_of(const config::LossScaleConfig& from) {
+  using Mode = config::LossScaleConfig::Mode;
+  if (from.mode == Mode::kNone) return {};
+  return {.dynamic = from.mode == Mode::kDynamic,
+          .initial = from.mode == Mode::kDynamic ? from.initial : from.value,
+          .window = from.window,
+          .hysteresis = from.hysteresis,
+          .consecutive_hysteresis = from.consecutive_hysteresis,
+          .min = from.min};
+}
+
+bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
+
+// Cuts the global batch into L logical micro-batches, each of which is one pass whatever the micro-batch asked for.
+void set_reproducible(const config::TrainConfig& config, RunPlan& plan) {
+  const std::int64_t batch = plan.global_batch();
+  const std::int64_t logical =
+      config.run.logical_micro_batches > 0 ? config.run.logical_micro_batches : plan.accumulation * plan.ranks;
+  INTARSIA_CHECK(kConfig, is_power_of_two(logical),
+                 "--reproducible needs a power of two of logical micro-batches, not ", logical,
+                 config.run.logical_micro_batches > 0
+                     ? " (--logical-micro-batches)"
+                     : " (train_batch_size / micro-batch); set --logical-micro-batches or another batch");
+  INTARSIA_CHECK(kConfig, batch % logical == 0, "--logical-micro-batches is ", logical,
+                 ", which does not divide train_batch_size ", batch);
+  std::string allowed;
+  for (std::int64_t ranks = 1; ranks <= logical; ranks *= 2) allowed += (ranks > 1 ? ", " : "") + std::to_string(ranks);
+  INTARSIA_CHECK(kConfig, logical % plan.ranks == 0, "--reproducible with ", logical, " logical micro-batches runs on ",
+                 allowed, " ranks, not on ", plan.ranks, "; take one of these or leave --reproducible out");
+  INTARSIA_CHECK(kConfig, plan.reduce_dtype == DType::kF32, "communication_data_type ", short_name(plan.reduce_dtype),
+                 " rounds sums differently in each layout; leave it or --reproducible out");
+  plan.reproducible = true;
+  plan.micro_batch = batch / logical;
+  plan.accumulation = logical / plan.ranks;
+}
+
 }  // namespace
 
 ModelSource find_model(const std::string& model) {
@@ -98,7 +143,16 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.model = std::move(model);
   plan.flats = layout_units(plan.model, plan.ranks);
   plan.stage = config.zero.stage;
-  plan.placement = placement_of_stage(plan.stage);
+  plan.placement = make_placement(
+      {.stage = plan.stage,
+       .ranks = plan.ranks,
+       .shard_ranks =
+           static_cast<int>(config.zero.mics_shard_size > 0 ? config.zero.mics_shard_size : config.run.shard_size),
+       .hpz_ranks = static_cast<int>(config.zero.hpz_partition_size > 1 ? config.zero.hpz_partition_size : 0),
+       .keep_after_forward = !config.run.reshard_after_forward});
+  set_reduction(config, plan);
+  plan.loss_scale = loss_scale_of(config.loss_scale);
+  if (config.bf16_masters) plan.master_dtype = DType::kBF16;
   plan.compute_dtype = dtype_of(config.precision);
   plan.backend = backend_of(config.run.backend);
   plan.force_copy = config.run.force_copy;
@@ -114,6 +168,7 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.recompute = config.run.recompute == config::Recompute::kFull ? Recompute::kFull : Recompute::kNone;
   plan.seed = config.run.seed;
   plan.threads = std::max(1, config.run.threads);
+  if (config.run.reproducible) set_reproducible(config, plan);
   return plan;
 }
 
@@ -129,15 +184,22 @@ RunPlan make_inference_plan(const formats::HfConfig& model, int ranks, DType com
   return plan;
 }
 
+std::int64_t tree_levels(const RunPlan& plan) {
+  std::int64_t levels = 0;
+  for (std::int64_t block = 1; plan.reproducible && block < plan.accumulation; block *= 2) ++levels;
+  return levels;
+}
+
 std::int64_t state_bytes(const RunPlan& plan) {
   const auto compute = static_cast<std::int64_t>(dtype_size(plan.compute_dtype));
   std::int64_t bytes = 0;
   for (const FlatLayout& flat : plan.flats) {
-    const auto numel = [&](Rest rest) { return rest == Rest::kSharded ? flat.shard_numel : flat.flat_numel(); };
+    const auto numel = [&](Rest rest) { return resting(flat, rest, plan.grid(), 0).size(); };
     bytes += compute * numel(plan.placement.params);
     if (!flat.trainable) continue;
-    bytes += 4 * numel(plan.placement.grads) + 8 * numel(plan.placement.optimizer);
-    if (plan.compute_dtype != DType::kF32) bytes += 4 * numel(plan.placement.optimizer);
+    bytes += 4 * numel(plan.placement.grads) * (1 + tree_levels(plan)) + 8 * numel(plan.placement.optimizer);
+    if (plan.compute_dtype != plan.master_dtype)
+      bytes += static_cast<std::int64_t>(dtype_size(plan.master_dtype)) * numel(plan.placement.optimizer);
   }
   return bytes;
 }

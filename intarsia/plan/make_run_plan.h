@@ -37,6 +37,9 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
 // they are sharded when there are several ranks.
 RunPlan make_inference_plan(const formats::HfConfig& model, int ranks, DType compute_dtype);
 
+// Gradient buffers that reproducible mode holds beside the sum: levels of the tree over a rank's micro-steps.
+std::int64_t tree_levels(const RunPlan& plan);
+
 // Bytes that each rank holds for parameters, masters, gradients and optimizer state; activations apart.
 std::int64_t state_bytes(const RunPlan& plan);
 

@@ -10,26 +10,25 @@
 #include "intarsia/plan/lr_schedule.h"
 #include "intarsia/plan/model_spec.h"
 #include "intarsia/plan/optimizer_plan.h"
+#include "intarsia/plan/placement.h"
 #include "intarsia/plan/unit_layout.h"
 
 namespace intarsia::plan {
 
-// Where the elements of parameters, gradients and optimizer state rest: whole on every rank, or cut over the ranks.
-enum class Rest { kReplicated, kSharded };
-
-// A ZeRO stage is a row of this table. Source: ZeRO (arXiv 1910.02054), section 5.
-struct Placement {
-  Rest params = Rest::kReplicated;
-  Rest grads = Rest::kReplicated;
-  Rest optimizer = Rest::kReplicated;
-};
-
-// Stage 0: nothing sharded; 1: optimizer; 2: and gradients; 3: and parameters. Errors: kConfig for another number.
-Placement placement_of_stage(int stage);
-
 enum class Recompute { kNone, kFull };
 
 enum class CommBackend { kThreads, kShm, kGloo };
+
+// The factor on the loss that keeps 16-bit gradients in range. Source: DeepSpeed 0.19; Micikevicius et al. (arXiv
+// 1710.03740), section 3.2.
+struct LossScalePlan {
+  bool dynamic = false;
+  double initial = 1;                   // the scale of a run without fp16, a static scale, or the first dynamic one
+  std::int64_t window = 1000;           // updates without overflow until the scale doubles
+  std::int64_t hysteresis = 2;          // overflows until the scale halves
+  bool consecutive_hysteresis = false;  // an update without overflow restores the hysteresis
+  double min = 1;
+};
 
 struct RunPlan {
   ModelSpec model;
@@ -37,7 +36,11 @@ struct RunPlan {
   int ranks = 1;
   int stage = 0;
   Placement placement;
-  DType compute_dtype = DType::kF32;  // kF32 or kBF16; masters, gradients' sums and optimizer state are fp32
+  DType compute_dtype = DType::kF32;  // of parameters and gradients in forward and backward
+  DType master_dtype = DType::kF32;   // of the weights that the optimizer updates; 16 bit: the compute copies are they
+  DType reduce_dtype = DType::kF32;   // of gradients while ranks add them; their sum over micro-steps is fp32
+  double reduce_factor = 1;           // gradients are multiplied by it before, and divided after, a 16-bit reduction
+  LossScalePlan loss_scale;
   CommBackend backend = CommBackend::kShm;
   bool force_copy = false;  // never map parameters, gather them as several hosts would
   double comm_timeout_seconds = 600;
@@ -52,7 +55,12 @@ struct RunPlan {
   Recompute recompute = Recompute::kNone;
   std::uint64_t seed = 42;
   int threads = 1;  // intra-op threads of a rank
+  // The same bits in every layout of a chain: sums form one binary tree over the window's micro_batch-sized logical
+  // micro-batches.
+  bool reproducible = false;
 
+  Grid grid() const { return {.shards = ranks / placement.replicas, .replicas = placement.replicas}; }
+  LogicalOrder logical_order() const { return {.grid = grid(), .grads = placement.grads, .steps = accumulation}; }
   std::int64_t global_batch() const { return micro_batch * accumulation * ranks; }
   // The backward is seeded with 1 / loss_divisor(), the power of two at or above the most targets that a micro-batch
   // can have, so that 16-bit gradients keep the size that a mean gives; the optimizer multiplies once by

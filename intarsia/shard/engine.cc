@@ -50,22 +50,24 @@ std::int64_t largest_unit(const plan::RunPlan& plan) {
 
 }  // namespace
 
-Engine::Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights)
-    : Engine(plan, axis, weights, nn::Parameters(plan.model, plan.compute_dtype)) {}
+Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::WeightSource& weights)
+    : Engine(plan, axes, weights, nn::Parameters(plan.model, plan.compute_dtype)) {}
 
-Engine::Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights,
+Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::WeightSource& weights,
                nn::Parameters parameters)
     : plan_(plan),
-      axis_(axis),
+      axes_(axes),
       parameters_(std::move(parameters)),
-      states_(make_flat_states(plan, axis, weights,
+      states_(make_flat_states(plan, axes, weights,
                                [this](const plan::FlatLayout& filled) {
                                  for (const plan::ParamSlot& slot : filled.slots) parameters_.detach(slot.param);
                                })),
-      reducer_(plan, axis, states_),
+      reducer_(plan, axes, states_),
       units_(plan.model.units.size()),
-      sharded_params_(plan.placement.params == Rest::kSharded && plan.ranks > 1) {
-  INTARSIA_INVARIANT(axis.size() == plan.ranks, "the axis has ", axis.size(), " ranks, the plan ", plan.ranks);
+      sharded_params_(plan.placement.params != Rest::kReplicated && plan.grid().shards > 1) {
+  INTARSIA_INVARIANT(axes.world.size() == plan.ranks && axes.shard.size() == plan.grid().shards, "the axes have ",
+                     axes.shard.size(), " of ", axes.world.size(), " ranks, the plan ", plan.grid().shards, " of ",
+                     plan.ranks);
   for (std::size_t flat = 0; flat < states_.size(); ++flat) {
     const plan::FlatLayout& layout = *states_[flat].layout;
     UnitState& unit = units_[static_cast<std::size_t>(layout.unit)];
@@ -91,8 +93,8 @@ Engine::~Engine() {
   }
   for (const FlatState& state : states_)
     if (state.mapped)
-      tensor::book_memory(axis_.rank(), tensor::MemoryCategory::kParams,
-                          -state.shard.size() * static_cast<std::int64_t>(dtype_size(plan_.compute_dtype)));
+      tensor::book_memory(axes_.world.rank(), tensor::MemoryCategory::kParams,
+                          -state.kept.size() * static_cast<std::int64_t>(dtype_size(plan_.compute_dtype)));
 }
 
 void Engine::attach(UnitState& unit) {
@@ -103,7 +105,7 @@ void Engine::attach(UnitState& unit) {
     if (state.gathered) {
       window = ring_.slot(unit.slot).narrow(0, begin, state.whole.size());
       begin += state.whole.size();
-      axis_.all_gather(window, state.compute, {state.layout->name, "gather parameters"})->wait();
+      axes_.shard.all_gather(window, state.compute, {state.layout->name, "gather parameters"})->wait();
     }
     for (const plan::ParamSlot& slot : state.layout->slots)
       parameters_.attach(slot.param, window.narrow(0, slot.offset, slot.numel));
@@ -139,6 +141,7 @@ void Engine::pre_forward(int unit) {
 
 void Engine::post_forward(int unit, bool needs_backward) {
   if (needs_backward) ++units_[static_cast<std::size_t>(unit)].open_entries;
+  if (needs_backward && plan_.placement.keep_after_forward) return;  // until finish_unit
   release(unit);
 }
 
@@ -163,9 +166,9 @@ void Engine::finish_unit(int index) {
 
 void Engine::start_window() { reducer_.start_window(); }
 
-void Engine::backward(const at::Tensor& loss_sum) {
+void Engine::backward(const at::Tensor& loss_sum, double loss_scale) {
   if (loss_sum.requires_grad()) {
-    const at::Tensor seed = at::full({}, 1.0 / static_cast<double>(plan_.loss_divisor()), loss_sum.options());
+    const at::Tensor seed = at::full({}, loss_scale / static_cast<double>(plan_.loss_divisor()), loss_sum.options());
     torch::autograd::backward({loss_sum}, {seed.to(loss_sum.scalar_type())});
   }
   // Units whose input needs no gradient (the first) end here, in an order that all ranks share.
@@ -173,22 +176,53 @@ void Engine::backward(const at::Tensor& loss_sum) {
     const UnitState& state = units_[static_cast<std::size_t>(unit)];
     if (state.in_backward || state.open_entries > 0) finish_unit(unit);
   }
+  reducer_.finish_micro_step();
 }
 
 void Engine::finish_window() { reducer_.finish_window(); }
 
 double Engine::gradient_square_sum() {
+  if (plan_.reproducible) return add_block_sums();
   double own = 0;
   for (const FlatState& state : states_) {
     if (!state.layout->trainable) continue;
-    const at::Tensor piece = FlatState::piece(state.grad, state.grad_range, state.shard);
+    const at::Tensor piece = FlatState::piece(state.grad, state.grad_range, state.own);
     own += tensor::square_sum(piece.const_data_ptr<float>(), piece.numel());
   }
   const at::Tensor mine = at::full({1}, own, at::kDouble);
-  const at::Tensor all = at::empty({axis_.size()}, at::kDouble);
-  axis_.all_gather(all, mine, {"", "gradient norm"})->wait();
+  const at::Tensor all = at::empty({world().size()}, at::kDouble);
+  world().all_gather(all, mine, {"", "gradient norm"})->wait();
   double sum = 0;
-  for (std::int64_t rank = 0; rank < axis_.size(); ++rank) sum += all.const_data_ptr<double>()[rank];
+  for (std::int64_t rank = 0; rank < world().size(); ++rank) sum += all.const_data_ptr<double>()[rank];
+  return sum;
+}
+
+// Blocks begin where flat buffers do, in every layout; the padding at a buffer's end adds zeros.
+double Engine::add_block_sums() const {
+  std::int64_t blocks = 0;
+  for (const FlatState& state : states_)
+    if (state.layout->trainable) blocks += state.own.size() / plan::kShardBlock;
+  const at::Tensor mine = at::empty({blocks}, at::kDouble);
+  double* next = mine.mutable_data_ptr<double>();
+  for (const FlatState& state : states_) {
+    if (!state.layout->trainable) continue;
+    const float* grad = FlatState::piece(state.grad, state.grad_range, state.own).const_data_ptr<float>();
+    for (std::int64_t block = 0; block < state.own.size() / plan::kShardBlock; ++block)
+      *next++ = tensor::square_sum(grad + block * plan::kShardBlock, plan::kShardBlock);
+  }
+  const at::Tensor all = at::empty({world().size() * blocks}, at::kDouble);
+  world().all_gather(all, mine, {"", "gradient norm"})->wait();
+  double sum = 0;
+  std::int64_t before = 0;  // blocks of earlier buffers in a rank's list
+  for (const FlatState& state : states_) {
+    if (!state.layout->trainable) continue;
+    const std::int64_t count = state.own.size() / plan::kShardBlock;
+    for (int piece = 0; piece < plan_.ranks; ++piece) {
+      const double* list = all.const_data_ptr<double>() + plan_.grid().rank_of_piece(piece) * blocks + before;
+      for (std::int64_t block = 0; block < count; ++block) sum += list[block];
+    }
+    before += count;
+  }
   return sum;
 }
 
@@ -196,16 +230,12 @@ void Engine::publish() {
   const at::NoGradGuard no_grad;
   for (FlatState& state : states_) {
     if (!state.layout->trainable) continue;
-    if (plan_.compute_dtype != DType::kF32)
+    if (plan_.compute_dtype != plan_.master_dtype)
       FlatState::piece(state.compute, state.held, state.updated).copy_(state.master);
-    const bool each_has_a_piece = state.updated.size() < state.whole.size();
-    if (each_has_a_piece && !sharded_params_)
-      axis_
-          .all_gather(state.compute, FlatState::piece(state.compute, state.held, state.shard),
-                      {state.layout->name, "gather updated parameters"})
-          ->wait();
+    expand(plan_, axes_, *state.layout, state.compute, state.held, plan_.placement.optimizer, plan_.placement.params,
+           "gather updated parameters");
   }
-  if (sharded_params_) axis_.barrier({"", "weights written"});
+  if (sharded_params_) axes_.shard.barrier({"", "weights written"});
 }
 
 at::Tensor Engine::gather(std::size_t flat, What what) {
@@ -213,15 +243,17 @@ at::Tensor Engine::gather(std::size_t flat, What what) {
   const FlatState& state = states_[flat];
   const bool trainable = state.layout->trainable;
   INTARSIA_INVARIANT(what == What::kMaster || trainable, state.layout->name, " has no gradient");
-  // Frozen buffers have no master: what they compute with is all there is.
+  // Frozen buffers have no master: what they compute with is all there is. Of a gradient the part that the optimizer
+  // reads is the sum over ranks.
+  const bool weight = what == What::kMaster && !trainable;
   const at::Tensor source = what == What::kGradient ? state.grad : trainable ? state.master : state.compute;
   const plan::Range holds = what == What::kGradient ? state.grad_range : trainable ? state.updated : state.held;
-  // In stage 1 a rank holds its whole gradient, but only its own shard of it is the sum over ranks.
-  const plan::Range valid = what == What::kGradient ? state.updated : holds;
+  const plan::Rest from = weight ? plan_.placement.params : plan_.placement.optimizer;
+  const plan::Range valid = weight ? state.kept : state.updated;
   if (valid.size() == state.whole.size()) return source.to(at::kFloat, false, true);
   const at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
-  const at::Tensor mine = FlatState::piece(source, holds, state.shard).to(at::kFloat);
-  axis_.all_gather(whole, mine, {state.layout->name, "gather for export"})->wait();
+  FlatState::piece(whole, state.whole, valid).copy_(FlatState::piece(source, holds, valid));
+  expand(plan_, axes_, *state.layout, whole, state.whole, from, Rest::kReplicated, "gather for export");
   return whole;
 }
 

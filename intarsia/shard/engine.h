@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "intarsia/comm/communicator.h"
+#include "intarsia/comm/data_axes.h"
 #include "intarsia/nn/parameters.h"
 #include "intarsia/nn/unit_events.h"
 #include "intarsia/plan/run_plan.h"
@@ -26,16 +26,17 @@ namespace intarsia::shard {
 //   update states()[i].master from states()[i].grad
 //   engine.publish();                        // compute copies renewed; the second barrier: all have written
 //
-// Gradients carry the factor 1 / plan.loss_divisor(); the optimizer multiplies by loss_divisor / tokens.
-// Collective: all ranks of `axis` make the same calls in the same order. Threads: one thread a rank.
+// Gradients carry the factor loss_scale / plan.loss_divisor(); the optimizer multiplies by loss_divisor / (loss_scale x
+// tokens).
+// Collective: all ranks make the same calls in the same order. Threads: one thread a rank.
 // Source: ZeRO (arXiv 1910.02054), sections 5 and 7; FSDP (arXiv 2304.11277), sections 3.2 and 4.
 class Engine final : public nn::UnitEvents {
  public:
-  // `plan` and `axis` must outlive the engine.
-  Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights);
+  // `plan` and the communicators must outlive the engine.
+  Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::WeightSource& weights);
   // The same for the leaves of somebody's module (nn::inspect), whose own values `weights` may read: a unit's leaves
   // lose their memory when the unit has been filled. Memory: the module, beside what has been filled of the states.
-  Engine(const plan::RunPlan& plan, comm::Communicator& axis, const plan::WeightSource& weights,
+  Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::WeightSource& weights,
          nn::Parameters parameters);
   ~Engine() override;
   Engine(const Engine&) = delete;
@@ -44,15 +45,17 @@ class Engine final : public nn::UnitEvents {
   const nn::Parameters& parameters() const { return parameters_; }
   std::vector<FlatState>& states() { return states_; }
   const plan::RunPlan& plan() const { return plan_; }
-  comm::Communicator& axis() { return axis_; }
+  const comm::DataAxes& axes() const { return axes_; }
+  comm::Communicator& world() const { return axes_.world; }
 
   void start_window();
-  // Runs the backward of a micro-step's summed loss, seeded with 1 / loss_divisor, and adds its gradients to the
-  // window. Shapes: scalar fp32. A loss without gradient (no target at all) counts as zeros.
-  void backward(const at::Tensor& loss_sum);
+  // Runs the backward of a micro-step's summed loss, seeded with loss_scale / loss_divisor, and adds its gradients to
+  // the window. Shapes: scalar fp32. A loss without gradient (no target at all) counts as zeros.
+  void backward(const at::Tensor& loss_sum, double loss_scale = 1);
   void finish_window();
   // Sum of squares of the whole gradient, each element once, in double; the same on all ranks, infinite or NaN when an
-  // element is.
+  // element is. In reproducible mode the sums of all blocks of 1,024 elements are exchanged (8 bytes each) and added in
+  // one order; otherwise one number a rank.
   double gradient_square_sum();
   // Renews every copy in compute dtype from the masters. Call after the masters were written, also by a load.
   void publish();
@@ -79,9 +82,10 @@ class Engine final : public nn::UnitEvents {
   void attach(UnitState& unit);
   void detach(UnitState& unit);
   void finish_unit(int unit);
+  double add_block_sums() const;
 
   const plan::RunPlan& plan_;
-  comm::Communicator& axis_;
+  comm::DataAxes axes_;
   nn::Parameters parameters_;
   std::vector<FlatState> states_;
   Reducer reducer_;

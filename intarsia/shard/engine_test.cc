@@ -69,7 +69,7 @@ TEST_P(Engines, AveragesOverMicroStepsAndRanks) {
   run(placed, plan, [&](Engine& engine) {
     for (int window = 0; window < 2; ++window) {  // the second window starts afresh
       engine.start_window();
-      const double gradient = engine.axis().rank() % 2 == 0 ? 1 : 3;
+      const double gradient = engine.world().rank() % 2 == 0 ? 1 : 3;
       for (int micro = 0; micro < 2; ++micro) micro_step(engine, gradient, 0);
       engine.finish_window();
       const at::Tensor sum = engine.gather(0, Engine::What::kGradient);
@@ -100,7 +100,7 @@ TEST_P(Engines, PublishesWhatMastersSay) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const plan::RunPlan plan = toy_plan(placed, dtype);
     run(placed, plan, [&](Engine& engine) {
-      engine.axis().barrier({"", "before the update"});
+      engine.world().barrier({"", "before the update"});
       for (FlatState& state : engine.states())
         if (state.layout->trainable) state.master.fill_(1.5);
       engine.publish();

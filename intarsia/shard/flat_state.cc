@@ -32,41 +32,40 @@ void fill(const plan::RunPlan& plan, const plan::FlatLayout& layout, const plan:
   }
 }
 
-void allocate_compute(const plan::RunPlan& plan, comm::Communicator& axis, FlatState& state) {
+void allocate_compute(const plan::RunPlan& plan, const comm::DataAxes& axes, FlatState& state) {
   const at::ScalarType type = tensor::scalar_type(plan.compute_dtype);
-  const bool sharded = plan.placement.params == Rest::kSharded && plan.ranks > 1;
+  const bool sharded = plan.placement.params != Rest::kReplicated && plan.grid().shards > 1;
   if (sharded) {
     const auto bytes = state.whole.size() * static_cast<std::int64_t>(dtype_size(plan.compute_dtype));
-    state.shared = axis.allocate_shared(bytes);
+    state.shared = axes.shard.allocate_shared(bytes);
   }
   state.mapped = state.shared != nullptr;
   state.gathered = sharded && !state.mapped;
-  state.held = state.gathered ? state.shard : state.whole;
+  state.held = state.gathered ? state.kept : state.whole;
   if (state.mapped) {
     state.compute = at::from_blob(state.shared->data(), {state.whole.size()}, at::TensorOptions().dtype(type));
     // A shared mapping counts once, on the shard's owner.
-    tensor::book_memory(axis.rank(), MemoryCategory::kParams,
-                        state.shard.size() * static_cast<std::int64_t>(dtype_size(plan.compute_dtype)));
+    tensor::book_memory(axes.world.rank(), MemoryCategory::kParams,
+                        state.kept.size() * static_cast<std::int64_t>(dtype_size(plan.compute_dtype)));
   } else {
     state.compute = zeros(state.held.size(), type, MemoryCategory::kParams);
   }
 }
 
 void fill_state(const plan::RunPlan& plan, const plan::WeightSource& weights, FlatState& state) {
-  const Range writes = state.mapped ? state.shard : state.held;
   if (state.layout->trainable) {
-    state.master = plan.compute_dtype == DType::kF32
-                       ? FlatState::piece(state.compute, state.held, state.updated)
-                       : zeros(state.updated.size(), at::kFloat, MemoryCategory::kMasters);
-    if (plan.compute_dtype != DType::kF32) fill(plan, *state.layout, weights, state.updated, state.master);
+    const bool apart = plan.compute_dtype != plan.master_dtype;
+    state.master = apart ? zeros(state.updated.size(), tensor::scalar_type(plan.master_dtype), MemoryCategory::kMasters)
+                         : FlatState::piece(state.compute, state.held, state.updated);
+    if (apart) fill(plan, *state.layout, weights, state.updated, state.master);
     state.grad = zeros(state.grad_range.size(), at::kFloat, MemoryCategory::kGradients);
   }
-  fill(plan, *state.layout, weights, writes, FlatState::piece(state.compute, state.held, writes));
+  fill(plan, *state.layout, weights, state.kept, FlatState::piece(state.compute, state.held, state.kept));
 }
 
 }  // namespace
 
-std::vector<FlatState> make_flat_states(const plan::RunPlan& plan, comm::Communicator& axis,
+std::vector<FlatState> make_flat_states(const plan::RunPlan& plan, const comm::DataAxes& axes,
                                         const plan::WeightSource& weights,
                                         const std::function<void(const plan::FlatLayout&)>& filled) {
   const at::NoGradGuard no_grad;
@@ -75,16 +74,29 @@ std::vector<FlatState> make_flat_states(const plan::RunPlan& plan, comm::Communi
     FlatState state;
     state.layout = &layout;
     state.whole = {0, layout.flat_numel()};
-    state.shard = layout.shard(axis.rank());
-    state.updated = plan.placement.optimizer == Rest::kSharded ? state.shard : state.whole;
-    state.grad_range = plan.placement.grads == Rest::kSharded ? state.shard : state.whole;
-    allocate_compute(plan, axis, state);
+    const auto rests = [&](Rest rest) { return plan::resting(layout, rest, plan.grid(), axes.world.rank()); };
+    state.own = rests(Rest::kSpread);
+    state.kept = rests(plan.placement.params);
+    state.updated = rests(plan.placement.optimizer);
+    state.grad_range = rests(plan.placement.grads);
+    allocate_compute(plan, axes, state);
     fill_state(plan, weights, state);
     states.push_back(std::move(state));
     if (filled) filled(layout);
   }
-  axis.barrier({"", "weights written"});
+  axes.world.barrier({"", "weights written"});
   return states;
+}
+
+void expand(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::FlatLayout& layout,
+            const at::Tensor& tensor, Range holds, Rest from, Rest to, const char* phase) {
+  const auto piece = [&](Rest rest) {
+    return FlatState::piece(tensor, holds, plan::resting(layout, rest, plan.grid(), axes.world.rank()));
+  };
+  if (from == Rest::kSpread && to != Rest::kSpread && axes.replicate != nullptr)
+    axes.replicate->all_gather(piece(Rest::kSharded), piece(Rest::kSpread), {layout.name, phase})->wait();
+  if (from != Rest::kReplicated && to == Rest::kReplicated && axes.shard.size() > 1)
+    axes.shard.all_gather(piece(Rest::kReplicated), piece(Rest::kSharded), {layout.name, phase})->wait();
 }
 
 }  // namespace intarsia::shard

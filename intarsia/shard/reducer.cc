@@ -5,11 +5,13 @@
 
 #include <algorithm>
 
+#include "intarsia/tensor/dtype_map.h"
 #include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::shard {
 namespace {
 
+using plan::Rest;
 using tensor::MemoryCategory;
 using tensor::MemoryScope;
 
@@ -20,64 +22,128 @@ std::int64_t largest_trainable(const std::vector<FlatState>& states) {
   return largest;
 }
 
+at::Tensor fp32_zeros(std::int64_t numel) {
+  const MemoryScope scope(MemoryCategory::kReduce);
+  return at::zeros({numel}, at::kFloat);
+}
+
 }  // namespace
 
-Reducer::Reducer(const plan::RunPlan& plan, comm::Communicator& axis, std::vector<FlatState>& states)
+Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vector<FlatState>& states)
     : plan_(plan),
-      axis_(axis),
+      axes_(axes),
       states_(states),
-      whole_(plan.placement.grads == plan::Rest::kReplicated || plan.ranks == 1),
+      whole_(plan.placement.grads == Rest::kReplicated || plan.ranks == 1),
       pending_(states.size()),
-      started_(states.size(), false) {
-  if (whole_) return;
-  const MemoryScope scope(MemoryCategory::kReduce);
-  buffers_.push_back(at::zeros({largest_trainable(states)}, at::kFloat));
+      started_(states.size(), false),
+      finished_(states.size(), false) {
+  if (!whole_) buffers_.push_back(fp32_zeros(largest_trainable(states)));
+  if (!plan.reproducible) return;
+  for (const FlatState& state : states) {
+    const bool trainable = state.layout->trainable;
+    trees_.emplace_back(trainable ? state.grad : at::zeros({0}, at::kFloat), trainable ? plan.accumulation : 1);
+  }
+}
+
+at::Tensor Reducer::take_buffer(std::int64_t numel) {
+  const auto fits = std::ranges::find_if(buffers_, [&](const at::Tensor& free) { return free.numel() >= numel; });
+  // A tied embedding holds its buffer while the blocks come and go.
+  if (fits == buffers_.end()) return fp32_zeros(numel);
+  at::Tensor buffer = *fits;
+  buffers_.erase(fits);
+  return buffer.zero_();
 }
 
 at::Tensor& Reducer::pending(std::size_t flat) {
   at::Tensor& buffer = pending_[flat];
-  if (buffer.defined()) return buffer;
-  if (buffers_.empty()) {  // a tied embedding holds its buffer while the blocks come and go
-    const MemoryScope scope(MemoryCategory::kReduce);
-    buffer = at::zeros({states_[flat].whole.size()}, at::kFloat);
-    return buffer;
-  }
-  const auto fits = std::ranges::find_if(
-      buffers_, [&](const at::Tensor& free) { return free.numel() >= states_[flat].whole.size(); });
-  if (fits == buffers_.end()) {
-    const MemoryScope scope(MemoryCategory::kReduce);
-    buffer = at::zeros({states_[flat].whole.size()}, at::kFloat);
-    return buffer;
-  }
-  buffer = *fits;
-  buffers_.erase(fits);
-  buffer.zero_();
+  if (!buffer.defined()) buffer = take_buffer(states_[flat].whole.size());
   return buffer;
+}
+
+void Reducer::start_window() {
+  const at::NoGradGuard no_grad;
+  micro_step_ = 0;
+  std::fill(started_.begin(), started_.end(), false);
+  std::fill(finished_.begin(), finished_.end(), false);
+  for (std::size_t flat = 0; flat < states_.size(); ++flat) {
+    if (pending_[flat].defined()) buffers_.push_back(pending_[flat]);  // of a micro-step that failed
+    pending_[flat].reset();
+    if (whole_ && trees_.empty() && states_[flat].layout->trainable) states_[flat].grad.zero_();
+  }
 }
 
 void Reducer::add(std::size_t flat, const plan::ParamSlot& slot, const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
-  const at::Tensor& target = whole_ ? states_[flat].grad : pending(flat);
+  at::Tensor target;
+  if (!whole_) {
+    target = pending(flat);
+  } else if (trees_.empty()) {
+    target = states_[flat].grad;
+  } else {
+    target = trees_[flat].place(micro_step_);
+    if (!finished_[flat]) target.zero_();
+    finished_[flat] = true;
+  }
   target.narrow(0, slot.offset, slot.numel).view(gradient.sizes()).add_(gradient);
+}
+
+void Reducer::reduce(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in, const comm::Tag& tag) {
+  if (plan_.reduce_dtype == DType::kF32 || axis.size() == 1) {
+    axis.reduce_scatter(out, in, tag)->wait();
+    return;
+  }
+  const MemoryScope scope(MemoryCategory::kReduce);
+  const at::ScalarType type = tensor::scalar_type(plan_.reduce_dtype);
+  const at::Tensor narrow = (in * plan_.reduce_factor).to(type);
+  const at::Tensor sum = narrow.narrow(0, axis.rank() * out.numel(), out.numel());
+  axis.reduce_scatter(sum, narrow, tag)->wait();
+  out.copy_(sum).div_(plan_.reduce_factor);
+}
+
+// Sums one micro-step's whole buffer `in` over the axes that `grad` is cut over, into `out`.
+void Reducer::reduce_micro_step(const FlatState& state, const at::Tensor& in, const at::Tensor& out) {
+  const comm::Tag tag{state.layout->name, "reduce gradients"};
+  if (plan_.placement.grads != Rest::kSpread || axes_.replicate == nullptr) {
+    reduce(axes_.shard, out, in, tag);
+    return;
+  }
+  const plan::Range shard = plan::resting(*state.layout, Rest::kSharded, plan_.grid(), axes_.world.rank());
+  const at::Tensor part = FlatState::piece(in, state.whole, shard);
+  reduce(axes_.shard, part, in, tag);
+  reduce(*axes_.replicate, out, part, tag);
 }
 
 void Reducer::finish_flat(std::size_t flat) {
   FlatState& state = states_[flat];
   if (whole_ || !state.layout->trainable) return;
   const at::NoGradGuard no_grad;
-  at::Tensor& buffer = pending(flat);
+  const at::Tensor buffer = pending(flat);
   const at::Tensor in = buffer.narrow(0, 0, state.whole.size());
-  const comm::Tag tag{state.layout->name, "reduce gradients"};
-  if (!started_[flat]) {
-    axis_.reduce_scatter(state.grad, in, tag)->wait();
-    started_[flat] = true;
+  if (!trees_.empty()) {
+    reduce_micro_step(state, in, trees_[flat].place(micro_step_));
+  } else if (!started_[flat]) {
+    reduce_micro_step(state, in, state.grad);
   } else {
-    const at::Tensor sum = FlatState::piece(in, state.whole, state.shard);  // its own piece is not read any more
-    axis_.reduce_scatter(sum, in, tag)->wait();
+    const at::Tensor sum = FlatState::piece(in, state.whole, state.grad_range);  // its own piece is not read any more
+    reduce_micro_step(state, in, sum);
     state.grad.add_(sum);
   }
+  started_[flat] = finished_[flat] = true;
   buffers_.push_back(buffer);
-  buffer.reset();
+  pending_[flat].reset();
+}
+
+void Reducer::finish_micro_step() {
+  const at::NoGradGuard no_grad;
+  if (!trees_.empty()) {
+    for (std::size_t flat = 0; flat < states_.size(); ++flat) {
+      if (!states_[flat].layout->trainable) continue;
+      if (!finished_[flat]) trees_[flat].place(micro_step_).zero_();
+      trees_[flat].settle(micro_step_);
+    }
+  }
+  std::fill(finished_.begin(), finished_.end(), false);
+  ++micro_step_;
 }
 
 void Reducer::finish_window() {
@@ -85,24 +151,19 @@ void Reducer::finish_window() {
   for (std::size_t flat = 0; flat < states_.size(); ++flat) {
     FlatState& state = states_[flat];
     if (!state.layout->trainable) continue;
-    if (!whole_) {
-      if (!started_[flat]) state.grad.zero_();  // a unit that no micro-step entered
-      continue;
-    }
+    if (!whole_ && trees_.empty() && !started_[flat]) state.grad.zero_();  // a unit that no micro-step entered
     if (plan_.ranks == 1) continue;
-    const at::Tensor sum = FlatState::piece(state.grad, state.grad_range, state.shard);
-    axis_.reduce_scatter(sum, state.grad, {state.layout->name, "reduce gradients"})->wait();
-    if (plan_.placement.optimizer == plan::Rest::kReplicated)
-      axis_.all_gather(state.grad, sum, {state.layout->name, "gather gradients"})->wait();
+    const comm::Tag tag{state.layout->name, "reduce gradients"};
+    const auto piece = [&](Rest rest) {
+      return FlatState::piece(state.grad, state.grad_range,
+                              plan::resting(*state.layout, rest, plan_.grid(), axes_.world.rank()));
+    };
+    if (whole_) reduce(axes_.shard, piece(Rest::kSharded), state.grad, tag);
+    if (plan_.placement.grads != Rest::kSpread && axes_.replicate != nullptr)
+      reduce(*axes_.replicate, piece(Rest::kSpread), piece(Rest::kSharded), tag);
+    expand(plan_, axes_, *state.layout, state.grad, state.grad_range, Rest::kSpread, plan_.placement.optimizer,
+           "gather gradients");
   }
-}
-
-void Reducer::start_window() {
-  const at::NoGradGuard no_grad;
-  std::fill(started_.begin(), started_.end(), false);
-  if (!whole_) return;
-  for (FlatState& state : states_)
-    if (state.layout->trainable) state.grad.zero_();
 }
 
 }  // namespace intarsia::shard

@@ -100,6 +100,11 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.sampler = sampler_options(config, job.dataset->num_samples());
   const std::int64_t steps = config.run.steps > 0 ? config.run.steps : data::planned_updates(job.sampler);
   job.plan = plan::make_run_plan(config, model.config, job.dataset->seq_len(), steps);
+  if (job.plan.reproducible) {
+    job.sampler.micro_batch = job.plan.micro_batch;
+    job.sampler.accumulation = job.plan.accumulation;
+    job.sampler.logical = job.plan.logical_order();
+  }
   for (const config::Report& report : resolved.reports) job.notes.push_back(report.text());
   return job;
 }
@@ -109,12 +114,13 @@ std::unique_ptr<plan::WeightSource> open_weights(const std::string& directory, b
   return std::make_unique<plan::DirectoryWeights>(directory, plan.model);
 }
 
-Assembly assemble(const TrainJob& job, comm::Communicator& axis) {
+Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
   Assembly assembly;
   const auto weights = open_weights(job.model_directory, job.random_weights, job.plan);
-  assembly.engine = std::make_unique<shard::Engine>(job.plan, axis, *weights);
+  assembly.engine = std::make_unique<shard::Engine>(job.plan, axes, *weights);
   assembly.model = models::make_model(job.model, job.plan.model, job.plan.recompute);
   assembly.optimizer = std::make_unique<optim::AdamW>(job.plan, assembly.engine->states());
+  assembly.loss_scale = std::make_unique<optim::LossScale>(job.plan.loss_scale);
   return assembly;
 }
 

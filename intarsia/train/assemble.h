@@ -3,10 +3,11 @@
 
 #include <memory>
 
-#include "intarsia/comm/communicator.h"
+#include "intarsia/comm/data_axes.h"
 #include "intarsia/config/resolve.h"
 #include "intarsia/models/model.h"
 #include "intarsia/optim/adamw.h"
+#include "intarsia/optim/loss_scale.h"
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/shard/engine.h"
 #include "intarsia/train/job.h"
@@ -23,10 +24,12 @@ struct Assembly {
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<models::Model> model;
   std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::LossScale> loss_scale;
 };
 
-// Collective over `axis`. `job` and `axis` must outlive the assembly. Errors: those of reading weights; kMemory.
-Assembly assemble(const TrainJob& job, comm::Communicator& axis);
+// Collective over `axes`. `job` and the communicators must outlive the assembly. Errors: those of reading weights;
+// kMemory.
+Assembly assemble(const TrainJob& job, const comm::DataAxes& axes);
 
 // The tokenizer beside the model's files, if there is one. Errors: kConfig when it has more tokens than the embedding
 // has rows; those of Tokenizer::load.

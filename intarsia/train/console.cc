@@ -56,6 +56,27 @@ void Console::note(const std::string& text) {
   write(text + "\n");
 }
 
+namespace {
+
+// A line for what a run has beyond the usual; empty otherwise.
+std::string precision_line(const plan::RunPlan& plan) {
+  std::string text;
+  const plan::LossScalePlan& scale = plan.loss_scale;
+  if (scale.dynamic) {
+    text = concat("loss scale ", shortest(scale.initial), ", dynamic: doubles after ", scale.window,
+                  " steps without overflow, halves after ", scale.hysteresis, " overflows",
+                  scale.consecutive_hysteresis ? " in a row" : "", ", at least ", shortest(scale.min), "\n");
+  } else if (scale.initial != 1) {
+    text = concat("loss scale ", shortest(scale.initial), ", static\n");
+  }
+  if (plan.reproducible)
+    text += concat("bits       the same on 1 to ", plan.logical_order().count(),
+                   " ranks (powers of two): ", plan.logical_order().count(), " logical micro-batches a step\n");
+  return text;
+}
+
+}  // namespace
+
 void Console::banner(const std::string& run, const std::string& backend) {
   const plan::RunPlan& plan = job_.plan;
   std::ostringstream out;
@@ -65,9 +86,9 @@ void Console::banner(const std::string& run, const std::string& backend) {
   out << "model      " << job_.run_name << " (" << plan.model.family << ")"
       << ", " << count(plan.model.numel()) << " parameters"
       << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
-      << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO stage "
-      << plan.stage << ", " << short_name(plan.compute_dtype) << ", " << plan.threads << " thread"
-      << (plan.threads > 1 ? "s" : "") << " a rank"
+      << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO "
+      << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype) << ", "
+      << plan.threads << " thread" << (plan.threads > 1 ? "s" : "") << " a rank"
       << (plan.recompute == plan::Recompute::kFull ? ", blocks recomputed" : "") << "\n"
       << "data       " << job_.dataset->summary().describe(job_.dataset->num_samples(), job_.dataset->seq_len()) << "\n"
       << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
@@ -77,7 +98,7 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << shortest(plan.optimizer.beta1) << " " << shortest(plan.optimizer.beta2) << ", weight decay "
       << shortest(plan.optimizer.weight_decay) << "; gradient norm "
       << (plan.gradient_clipping > 0 ? "clipped to " + shortest(plan.gradient_clipping) : "not clipped") << "\n"
-      << "memory     " << format_bytes(plan::state_bytes(plan))
+      << precision_line(plan) << "memory     " << format_bytes(plan::state_bytes(plan))
       << " a rank for parameters, gradients and optimizer state; " << job_.memory_text << "\n"
       << "run        " << run << "\n";
   for (const std::string& line : job_.notes) out << line << "\n";

@@ -32,7 +32,7 @@ void hand_over(comm::Communicator& axis, const data::EvalShares& shares, std::in
 Evaluation evaluate(shard::Engine& engine, models::Model& model, const data::Dataset& dataset, std::int64_t micro_batch,
                     const formats::Tokenizer* tokenizer, const LogitsSink& sink) {
   const at::NoGradGuard no_grad;
-  comm::Communicator& axis = engine.axis();
+  comm::Communicator& axis = engine.world();
   const data::EvalShares shares = data::eval_shares(dataset.num_samples(), axis.size(), micro_batch);
   double loss = 0;
   std::int64_t tokens = 0, bytes = 0;

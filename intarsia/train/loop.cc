@@ -49,8 +49,8 @@ bool ends_with_the_run(const plan::LrSchedule& schedule) {
 
 class Loop {
  public:
-  Loop(const TrainJob& job, comm::Communicator& axis)
-      : job_(job), axis_(axis), console_(job), sampler_(job.sampler), is_first_(axis.rank() == 0) {}
+  Loop(const TrainJob& job, const comm::DataAxes& axes)
+      : job_(job), axes_(axes), axis_(axes.world), console_(job), sampler_(job.sampler), is_first_(axis_.rank() == 0) {}
 
   RunEnd run();
 
@@ -58,6 +58,7 @@ class Loop {
   void open_run();
   void resume();
   void check_unchanged(const checkpoint::Manifest& manifest) const;
+  void check_logical_micro_batches(const checkpoint::Manifest& manifest) const;
   StepResult step(const data::Window& window);
   void record(const StepResult& result, double seconds, double waited_before);
   void evaluate_now(Metrics* metrics);
@@ -66,7 +67,8 @@ class Loop {
   std::string path(const char* name) const { return (fs::path(run_) / name).string(); }
 
   const TrainJob& job_;
-  comm::Communicator& axis_;
+  comm::DataAxes axes_;
+  comm::Communicator& axis_;  // the world
   Console console_;
   data::Sampler sampler_;
   bool is_first_;
@@ -94,7 +96,7 @@ void Loop::open_run() {
 
 void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
   std::vector<std::string> changed =
-      changed_keys(manifest.config, job_.config_json, ends_with_the_run(job_.plan.schedule));
+      changed_keys(manifest.config, job_.config_json, ends_with_the_run(job_.plan.schedule), !job_.plan.reproducible);
   std::erase_if(changed, [&](const std::string& key) {
     for (const std::string& allowed : job_.loop.changes_allowed)
       if (key == allowed || key.starts_with(allowed + ".") || key.ends_with("." + allowed)) return true;
@@ -103,6 +105,17 @@ void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
   INTARSIA_CHECK(kConfig, changed.empty(), "the run in ", run_, " was made with other settings: ", join(changed),
                  "; allow them with --resume-with-changes ", join(changed, " "),
                  ", start in another folder with --out, or drop the old checkpoints with --fresh");
+}
+
+// A reproducible run keeps its bits on every number of ranks of its chain, but not with another tree of sums.
+void Loop::check_logical_micro_batches(const checkpoint::Manifest& manifest) const {
+  const std::int64_t logical = job_.plan.reproducible ? job_.plan.logical_order().count() : 0;
+  if (logical == 0 || manifest.logical_micro_batches == logical) return;
+  INTARSIA_CHECK(kConfig, manifest.logical_micro_batches > 0, "the run in ", run_,
+                 " was not reproducible so far: leave --reproducible out, or start in another folder with --out");
+  fail(ErrorKind::kConfig, concat("the run in ", run_, " adds up ", manifest.logical_micro_batches,
+                                  " logical micro-batches an update, not ", logical, "; give --logical-micro-batches ",
+                                  manifest.logical_micro_batches));
 }
 
 void Loop::resume() {
@@ -121,7 +134,9 @@ void Loop::resume() {
   const checkpoint::Manifest manifest =
       checkpoint::load_checkpoint(from, *assembly_.engine, *assembly_.optimizer, verify);
   check_unchanged(manifest);
+  check_logical_micro_batches(manifest);
   progress_ = manifest.progress;
+  if (job_.plan.loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
   saved_step_ = progress_.step;
   if (is_first_) {
     console_.note(concat("resumed from ", from, ": step ", progress_.step, ", ", progress_.tokens, " tokens"));
@@ -149,8 +164,8 @@ StepResult Loop::step(const data::Window& window) {
   GradientHook hook;
   if (!job_.loop.dump_gradients.empty() && progress_.step + 1 == job_.loop.dump_step)
     hook = [&](double average) { checkpoint::dump_gradients(*assembly_.engine, average, job_.loop.dump_gradients); };
-  return train_step(*assembly_.engine, *assembly_.model, *assembly_.optimizer, sampler_.micro_steps(window), next_batch,
-                    report, hook);
+  return train_step(*assembly_.engine, *assembly_.model, *assembly_.optimizer, *assembly_.loss_scale,
+                    sampler_.micro_steps(window), next_batch, report, hook);
 }
 
 void Loop::evaluate_now(Metrics* metrics) {
@@ -169,6 +184,7 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
                   .grad_norm = result.grad_norm,
                   .clip_factor = result.clip_factor,
                   .lr = result.lr,
+                  .loss_scale = result.loss_scale,
                   .skipped = result.skipped,
                   .tokens = result.tokens,
                   .tokens_total = progress_.tokens,
@@ -185,7 +201,10 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
   if (!is_first_) return;
   if (result.skipped)
     console_.note(concat("step ", progress_.step, " is skipped: ",
-                         result.tokens == 0 ? "it has no target token" : "its loss or gradient is not finite"));
+                         result.tokens == 0 ? "it has no target token"
+                         : result.bad       ? "its loss or gradient is not finite"
+                                      : concat("a gradient overflowed at loss scale ", shortest(result.loss_scale),
+                                               "; the next scale is ", shortest(assembly_.loss_scale->scale()))));
   metrics_ << metrics_line(metrics) << "\n" << std::flush;
   if (!metrics_) log_warning(concat(path("metrics.jsonl"), " cannot be written; training goes on"));
 }
@@ -221,7 +240,7 @@ RunEnd Loop::finish(bool stopped) {
 
 RunEnd Loop::run() {
   open_run();
-  assembly_ = assemble(job_, axis_);
+  assembly_ = assemble(job_, axes_);
   if (is_first_) console_.banner(run_, axis_.backend_name());
   resume();
   if (is_first_) {
@@ -241,7 +260,8 @@ RunEnd Loop::run() {
     progress_.data_position = window->end;
     progress_.tokens += result.tokens;
     progress_.updates = assembly_.optimizer->updates();
-    const bool bad = result.skipped && result.tokens > 0;
+    if (job_.plan.loss_scale.dynamic) progress_.loss_scale = assembly_.loss_scale->state();
+    const bool bad = result.bad;
     progress_.bad_steps = bad ? progress_.bad_steps + 1 : 0;
     record(result, seconds, waited_before);
     if (++steps_here_ == kStepsUntilSteady && is_first_ && job_.predicted_peak > 0)
@@ -270,6 +290,6 @@ RunEnd Loop::run() {
 
 }  // namespace
 
-RunEnd run_job(const TrainJob& job, comm::Communicator& axis) { return Loop(job, axis).run(); }
+RunEnd run_job(const TrainJob& job, const comm::DataAxes& axes) { return Loop(job, axes).run(); }
 
 }  // namespace intarsia::train

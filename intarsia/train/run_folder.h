@@ -14,8 +14,10 @@ void make_run_folder(const std::string& run);
 
 // Keys (as paths) whose values differ between two JSON texts; what only one has differs too. Keys that cannot change
 // what a run computes (intervals, folders, timeouts) are left out; the number of steps too, unless `steps_matter`
-// because the schedule's shape follows it.
-std::vector<std::string> changed_keys(const std::string& before, const std::string& now, bool steps_matter);
+// because the schedule's shape follows it; and, in reproducible runs (not `layout_matters`), stage, groups and how the
+// batch is cut.
+std::vector<std::string> changed_keys(const std::string& before, const std::string& now, bool steps_matter,
+                                      bool layout_matters);
 
 // Held by the one run that writes in RUN, until the object or the process ends. File systems without locks let it pass.
 class RunLock {

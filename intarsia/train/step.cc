@@ -17,7 +17,8 @@ data::Batch with_a_row(data::Batch batch) {
 }  // namespace
 
 StepResult train_step(shard::Engine& engine, models::Model& model, optim::AdamW& optimizer,
-                      std::int64_t num_micro_steps, const std::function<data::Batch(std::int64_t)>& next_batch,
+                      optim::LossScale& loss_scale, std::int64_t num_micro_steps,
+                      const std::function<data::Batch(std::int64_t)>& next_batch,
                       const std::function<RankReport()>& report, const GradientHook& on_gradients) {
   optim::WindowSums own;
   engine.start_window();
@@ -25,11 +26,11 @@ StepResult train_step(shard::Engine& engine, models::Model& model, optim::AdamW&
     const data::Batch batch = with_a_row(next_batch(micro));
     const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids);
     const at::Tensor loss_sum = models::causal_loss_sum(logits, batch.labels);
-    own.loss += loss_sum.item<double>();
+    own.losses.push_back(loss_sum.item<double>());
     own.targets += batch.num_targets;
-    engine.backward(loss_sum);
+    engine.backward(loss_sum, loss_scale.scale());
   }
-  return optim::finish_step(engine, optimizer, own, report, on_gradients);
+  return optim::finish_step(engine, optimizer, loss_scale, own, report, on_gradients);
 }
 
 }  // namespace intarsia::train

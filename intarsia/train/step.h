@@ -19,7 +19,8 @@ using optim::StepResult;
 // gets the same result. A loss or a norm that is not finite leaves weights, moments and schedule as they are.
 // Collective: all ranks of the engine's axis, with equally many micro-batches.
 StepResult train_step(shard::Engine& engine, models::Model& model, optim::AdamW& optimizer,
-                      std::int64_t num_micro_steps, const std::function<data::Batch(std::int64_t)>& next_batch,
+                      optim::LossScale& loss_scale, std::int64_t num_micro_steps,
+                      const std::function<data::Batch(std::int64_t)>& next_batch,
                       const std::function<RankReport()>& report, const GradientHook& on_gradients = {});
 
 }  // namespace intarsia::train

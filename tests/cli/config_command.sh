@@ -30,7 +30,7 @@ expect 0 '262144' "$program" config show $fixtures/article/zero3_llama.json --ra
   --per_device_train_batch_size 2 --gradient_accumulation_steps=4 --learning_rate 2e-5 --json
 expect 0 'well formed' "$program" config check $fixtures/deepspeed/z3_nvme.json --ranks 8
 expect 2 '"line": 9' "$program" config check $fixtures/invalid/unknown_in_section.json --ranks 8 --json
-expect 2 'z3_nvme.json:5:16: fp16.enabled: true: fp16 is not built yet' "$program" train --deepspeed $fixtures/deepspeed/z3_nvme.json --ranks 8
+expect 2 'z3_nvme.json:23:17: zero_optimization.offload_optimizer.device: "nvme": offloading is not built yet' "$program" train --deepspeed $fixtures/deepspeed/z3_nvme.json --ranks 8
 expect 2 'contradicts --max_grad_norm 1.0' "$program" config show $fixtures/invalid/trainer_mismatch.json --ranks 8 --max_grad_norm 1.0
 expect 2 'no_such_file.json' "$program" config check no_such_file.json
 expect 2 '--ranks: 0: at least 1' "$program" train --model x --data y --ranks 0

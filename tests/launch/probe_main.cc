@@ -65,7 +65,7 @@ int run(int argc, char** argv) {
   }
   plan.ranks = rendezvous.world = std::max(ranks, 1);
   // What ranks inherit is made before they are.
-  rendezvous.region = comm::shared_region_for(plan);
+  rendezvous.regions = comm::shared_regions_for(plan);
   comm::Listener listener;
   if (plan.backend == plan::CommBackend::kGloo) listener = comm::listen_on("127.0.0.1", 0);
   rendezvous.master_port = listener.port;

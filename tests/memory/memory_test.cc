@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "states.h"
 
 namespace intarsia::memory {
@@ -33,6 +35,42 @@ TEST(Memory, StatesFollowTheFormulasOfEveryStageInBf16) {
 }
 
 TEST(Memory, CopyingStageThreeNeedsNoMoreThanTwoUnitsBuffers) { expect_formula(DType::kF32, 3, true); }
+
+// What is allocated is what was planned, in every row of the table.
+void expect_planned(const char* what, const std::function<void(config::TrainConfig&)>& ask) {
+  config::TrainConfig config;
+  config.run.ranks = 4;
+  config.zero.stage = 3;
+  ask(config);
+  const States states = measure(medium_model(), config);
+  EXPECT_EQ(states.measured, states.planned) << what;
+}
+
+TEST(Memory, ShardGroupsHoldWhatThePlanSays) {
+  expect_planned("hybrid", [](auto& config) { config.run.shard_size = 2; });
+  expect_planned("hybrid zero2", [](auto& config) {
+    config.run.shard_size = 2;
+    config.zero.stage = 2;
+  });
+  for (const bool copied : {false, true})
+    expect_planned("hpZ", [&](auto& config) {
+      config.zero.hpz_partition_size = 2;
+      config.run.force_copy = copied;
+    });
+  expect_planned("hpZ in bf16", [](auto& config) {
+    config.zero.hpz_partition_size = 2;
+    config.precision = config::Precision::kBf16;
+  });
+}
+
+TEST(Memory, TheTreeOfReproducibleModeHoldsWhatThePlanSays) {
+  for (const int stage : {0, 2, 3})
+    expect_planned("reproducible", [&](auto& config) {
+      config.zero.stage = stage;
+      config.run.reproducible = true;
+      config.batch = {16, 1, 4};
+    });
+}
 
 }  // namespace
 }  // namespace intarsia::memory

@@ -17,6 +17,7 @@ namespace intarsia::memory {
 
 struct States {
   double formula = 0;          // bytes a rank
+  std::int64_t planned = 0;    // plan::state_bytes
   std::int64_t measured = 0;   // largest rank: parameters, masters, gradients, optimizer state
   std::int64_t buffers = 0;    // largest rank: gathered slots and reduce buffers
   std::int64_t two_units = 0;  // fp32 bytes of two buffers of the largest unit
@@ -36,47 +37,55 @@ inline std::int64_t sum_of(const tensor::MemoryReading& reading, std::vector<ten
   return sum;
 }
 
-// One step of `model` with a batch of 1 x 8 tokens a rank, ranks as threads.
-inline States measure(const formats::HfConfig& model, DType dtype, int stage, int ranks, bool copy) {
+// One step of `model`, every micro-step with a batch of 1 x 8 tokens a rank, ranks as threads. Without the formula.
+inline States measure(const formats::HfConfig& model, const config::TrainConfig& config) {
   using tensor::MemoryCategory;
   tensor::install_memory_meter();
   train::TrainJob job;
-  config::TrainConfig config;
-  config.run.ranks = ranks;
-  config.run.force_copy = copy;
-  config.zero.stage = stage;
-  config.precision = dtype == DType::kF32 ? config::Precision::kFp32 : config::Precision::kBf16;
   job.model = model;
   job.random_weights = true;
   job.plan = plan::make_run_plan(config, model, 8, 1);
 
   States result;
-  result.formula = state_formula(dtype, stage, static_cast<double>(job.plan.model.numel()), ranks);
+  result.planned = plan::state_bytes(job.plan);
   std::vector<std::int64_t> sizes;
   for (const plan::FlatLayout& flat : job.plan.flats) sizes.push_back(flat.flat_numel() * 4);
   std::ranges::sort(sizes, std::greater<>());
   result.two_units = 2 * sizes[0];
 
-  std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(ranks));
-  comm::run_ranks(ranks,
-                  [&](comm::Communicator& axis) {
-                    tensor::set_memory_rank(axis.rank());
-                    train::Assembly assembly = train::assemble(job, axis);
-                    train::train_step(
-                        *assembly.engine, *assembly.model, *assembly.optimizer, 1,
-                        [&](std::int64_t) {
-                          return data::Batch{at::ones({1, 8}, at::kLong), at::ones({1, 8}, at::kLong), 7};
-                        },
-                        [] { return train::RankReport{}; });
-                    readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());
-                  },
-                  {.force_copy = copy, .timeout_seconds = 120});
+  std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(job.plan.ranks));
+  comm::run_grid(job.plan.grid(),
+                 [&](const comm::DataAxes& axes) {
+                   comm::Communicator& axis = axes.world;
+                   tensor::set_memory_rank(axis.rank());
+                   train::Assembly assembly = train::assemble(job, axes);
+                   train::train_step(
+                       *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale,
+                       job.plan.accumulation,
+                       [&](std::int64_t) {
+                         return data::Batch{at::ones({1, 8}, at::kLong), at::ones({1, 8}, at::kLong), 7};
+                       },
+                       [] { return train::RankReport{}; });
+                   readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());
+                 },
+                 {.force_copy = config.run.force_copy, .timeout_seconds = 120});
   for (const tensor::MemoryReading& reading : readings) {
     result.measured =
         std::max(result.measured, sum_of(reading, {MemoryCategory::kParams, MemoryCategory::kMasters,
                                                    MemoryCategory::kGradients, MemoryCategory::kOptimizer}));
     result.buffers = std::max(result.buffers, sum_of(reading, {MemoryCategory::kGathered, MemoryCategory::kReduce}));
   }
+  return result;
+}
+
+inline States measure(const formats::HfConfig& model, DType dtype, int stage, int ranks, bool copy) {
+  config::TrainConfig config;
+  config.run.ranks = ranks;
+  config.run.force_copy = copy;
+  config.zero.stage = stage;
+  config.precision = dtype == DType::kF32 ? config::Precision::kFp32 : config::Precision::kBf16;
+  States result = measure(model, config);
+  result.formula = state_formula(dtype, stage, static_cast<double>(plan::llama_spec(model).numel()), ranks);
   return result;
 }
 

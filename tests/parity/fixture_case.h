@@ -137,7 +137,7 @@ inline Curve run_curve(const train::TrainJob& job, comm::Communicator& axis) {
     const data::Window window = sampler.next_window(position).value();
     position = window.end;
     curve.steps.push_back(train::train_step(
-        *assembly.engine, *assembly.model, *assembly.optimizer, sampler.micro_steps(window),
+        *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, sampler.micro_steps(window),
         [&](std::int64_t micro) {
           return data::make_batch(*job.dataset, sampler.samples_of(window, axis.rank(), micro));
         },

@@ -34,7 +34,7 @@ TEST_P(Reference, LogitsLossAndGradientsAgree) {
     }
     std::vector<at::Tensor> gradients;
     const train::StepResult step = train::train_step(
-        *assembly.engine, *assembly.model, *assembly.optimizer, 1,
+        *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, 1,
         [&](std::int64_t) {
           std::vector<std::int64_t> indices;
           for (std::int64_t row = 0; row < rows; ++row) indices.push_back(first + row);

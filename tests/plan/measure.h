@@ -64,7 +64,7 @@ inline Measured measure(const Case& c) {
                       tensor::reset_memory_peak(axis.rank());
                       axis.clear();
                       train::train_step(
-                          *assembly.engine, *assembly.model, *assembly.optimizer, c.accumulation,
+                          *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, c.accumulation,
                           [&](std::int64_t) {
                             return data::Batch{at::ones({c.batch, c.length}, at::kLong),
                                                at::ones({c.batch, c.length}, at::kLong), c.batch * (c.length - 1)};

@@ -76,7 +76,7 @@ int doctor_command(int argc, char** argv) {
                                : "none: --ranks starts local ranks");
   plan::RunPlan plan;
   plan.ranks = 2;
-  line("shared memory", concat(comm::shared_region_for(plan, 1 << 20) != nullptr ? "works" : "not available"));
+  line("shared memory", concat(comm::shared_regions_for(plan, 1 << 20).world != nullptr ? "works" : "not available"));
   if (openmp.size() > 1) {
     line("problem", "two OpenMP runtimes are loaded: expect crashes or slow steps");
     return 1;

@@ -91,18 +91,18 @@ int eval_command(int argc, char** argv) {
   if (train_on == "all") data_options.train_on = formats::TrainOn::kAll;
   const auto dataset = data::open_dataset(data_options);
 
-  return run_ranks(source, plan, launch::Bind::kNone, [&](comm::Communicator& axis) {
+  return run_ranks(source, plan, launch::Bind::kNone, [&](const comm::DataAxes& axes) {
     const auto weights = train::open_weights(model.directory, model.directory.empty(), plan);
-    shard::Engine engine(plan, axis, *weights);
+    shard::Engine engine(plan, axes, *weights);
     const auto network = models::make_model(model.config, plan.model, plan::Recompute::kNone);
     std::optional<LogitsFile> file;
-    if (!logits_path.empty() && axis.rank() == 0) file.emplace(logits_path, *dataset, model.config.vocab_size);
+    if (!logits_path.empty() && axes.world.rank() == 0) file.emplace(logits_path, *dataset, model.config.vocab_size);
     train::LogitsSink sink;
     if (!logits_path.empty()) sink = [&](std::int64_t first, const at::Tensor& logits) { file->write(first, logits); };
     const train::Evaluation evaluation =
         train::evaluate(engine, *network, *dataset, batch, tokenizer ? &*tokenizer : nullptr, sink);
     if (file) file->finish();
-    if (axis.rank() == 0) print(evaluation, json);
+    if (axes.world.rank() == 0) print(evaluation, json);
     return 0;
   });
 }

@@ -38,10 +38,10 @@ int generate_command(int argc, char** argv) {
   plan.seed = arguments.seed;
   plan.threads = arguments.threads > 0 ? arguments.threads : static_cast<int>(launch::read_cores().all.size());
 
-  return run_ranks({}, plan, launch::Bind::kNone, [&](comm::Communicator& axis) {
+  return run_ranks({}, plan, launch::Bind::kNone, [&](const comm::DataAxes& axes) {
     train::catch_stop_signals();
     const auto weights = train::open_weights(model.directory, model.directory.empty(), plan);
-    shard::Engine engine(plan, axis, *weights);
+    shard::Engine engine(plan, axes, *weights);
     const auto network = models::make_model(model.config, plan.model, plan::Recompute::kNone);
     const std::vector<std::int32_t> ids = tokenizer->encode(prompt, true);
     formats::StreamDecoder decoder(*tokenizer, true);

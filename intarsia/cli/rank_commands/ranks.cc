@@ -89,7 +89,7 @@ int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, cons
     return body(mesh->data());
   } catch (...) {
     const auto [code, text] = describe(std::current_exception());
-    if (mesh != nullptr) mesh->world().abort(concat("rank ", rendezvous.rank, ": ", text));
+    if (mesh != nullptr) mesh->abort(concat("rank ", rendezvous.rank, ": ", text));
     // What another rank's end brought about is told by that rank, or by the watch if it was killed.
     if (said != nullptr && is_about_another_rank(std::current_exception())) return code;
     if (plan.ranks == 1) {
@@ -102,16 +102,16 @@ int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, cons
 }
 
 int run_threads(const plan::RunPlan& plan, const RankBody& body) {
-  const auto region = comm::shared_region_for(plan);
+  const comm::SharedRegions regions = comm::shared_regions_for(plan);
   SaidOnce said;
   std::vector<int> codes(static_cast<std::size_t>(plan.ranks), 0);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < plan.ranks; ++rank)
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
-      codes[static_cast<std::size_t>(rank)] =
-          run_body(plan, {.rank = rank, .world = plan.ranks, .local_rank = rank, .host = host_name(), .region = region},
-                   body, &said);
+      codes[static_cast<std::size_t>(rank)] = run_body(
+          plan, {.rank = rank, .world = plan.ranks, .local_rank = rank, .host = host_name(), .regions = regions}, body,
+          &said);
     });
   for (std::thread& thread : threads) thread.join();
   for (const int code : codes)
@@ -120,9 +120,9 @@ int run_threads(const plan::RunPlan& plan, const RankBody& body) {
 }
 
 int run_processes(const plan::RunPlan& plan, launch::Bind bind, const RankBody& body) {
-  const auto region = comm::shared_region_for(plan);
+  const comm::SharedRegions regions = comm::shared_regions_for(plan);
   SaidOnce said;
-  comm::Rendezvous base{.world = plan.ranks, .host = host_name(), .region = region};
+  comm::Rendezvous base{.world = plan.ranks, .host = host_name(), .regions = regions};
   int listen_port = 0;
   int listen_fd = -1;
   if (plan.backend == plan::CommBackend::kGloo) {

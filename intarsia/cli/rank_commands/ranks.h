@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "intarsia/comm/communicator.h"
+#include "intarsia/comm/data_axes.h"
 #include "intarsia/launch/bind.h"
 #include "intarsia/launch/environment.h"
 #include "intarsia/plan/run_plan.h"
@@ -21,9 +21,9 @@ struct RankSource {
 RankSource find_ranks(std::optional<int> ranks_flag);
 
 // What one rank does. Returns its exit code.
-using RankBody = std::function<int(comm::Communicator& axis)>;
+using RankBody = std::function<int(const comm::DataAxes& axes)>;
 
-// Starts the plan's ranks (or joins the launcher's), runs `body` in each with the world's communicator, and returns the
+// Starts the plan's ranks (or joins the launcher's), runs `body` in each with its communicators, and returns the
 // exit code of the whole: see launch::run_local_ranks. A rank that throws takes the others with it; the message has
 // rank and cause. plan.backend kThreads and kShm need local ranks; under a launcher of several processes gloo is used.
 int run_ranks(const RankSource& source, const plan::RunPlan& plan, launch::Bind bind, const RankBody& body);

@@ -72,7 +72,9 @@ int train_command(int argc, char** argv) {
   std::string out = resolved.config.run.out;
   if (out.empty() && !source.environment && !resolved.config.run.dry_run) out = train::new_run_folder(model.name);
   train::TrainJob job = train::assemble_job(resolved, model, out);
-  job.plan.threads = threads_of(source, resolved.config.run.threads);
+  const int threads = resolved.config.run.threads;
+  // Libraries may split sums by threads, and the default follows the number of ranks.
+  job.plan.threads = job.plan.reproducible && threads == 0 ? 1 : threads_of(source, threads);
   job.plan.backend = effective_backend(source, job.plan.backend);
   job.config_json = config::resolved_config_json(resolved).dump(2) + "\n";
   const std::string too_large = predict_memory(source, job);
@@ -90,10 +92,10 @@ int train_command(int argc, char** argv) {
   INTARSIA_CHECK(kMemory, too_large.empty() || resolved.config.run.force, too_large);
   if (input.file.empty() && is_first)
     log_note(concat("without a --config this run amounts to the following JSON:\n", job.config_json));
-  return run_ranks(source, job.plan, bind_of(resolved.config.run.bind), [&](comm::Communicator& axis) {
+  return run_ranks(source, job.plan, bind_of(resolved.config.run.bind), [&](const comm::DataAxes& axes) {
     // Only now: until all ranks have met nobody looks at the flag, and a signal should end the wait.
     train::catch_stop_signals();
-    return train::run_job(job, axis) == train::RunEnd::kStopped ? 75 : 0;
+    return train::run_job(job, axes) == train::RunEnd::kStopped ? 75 : 0;
   });
 }
 

@@ -48,7 +48,6 @@ const char* const kOffload = "offloading is not built yet";
 const char* const kFp32Sum = "gradients are always reduced in fp32";
 const char* const kMonitor = "metrics go to metrics.jsonl in the run's directory";
 const char* const kProfile = "metrics.jsonl has the times of every update";
-const char* const kFp16 = "fp16 is not built yet; bf16 is";
 const char* const kQuantized = "quantised communication is not built yet";
 
 void add_top(std::vector<KeySpec>& keys) {
@@ -60,8 +59,8 @@ void add_top(std::vector<KeySpec>& keys) {
        integer("steps_per_print", "", 1),
        number("gradient_clipping", "1.0", 0),
        flag("managed_gradient_accumulation", "true", E::kRefused, "the training loop owns the accumulation window"),
-       flag("prescale_gradients", "false", E::kNoEffect, kFp32Sum),
-       positive(number("gradient_predivide_factor", "1.0", 0, E::kNoEffect, kFp32Sum)),
+       flag("prescale_gradients", "false"),
+       positive(number("gradient_predivide_factor", "1.0", 0)),
        choice("gradient_allreduce_op", "\"mean\"", {"mean", "sum"}, E::kRefused,
               "gradients are averaged over all target tokens"),
        choice("communication_data_type", "", {"fp32", "fp16", "bf16", "bfp16"}),
@@ -101,8 +100,8 @@ void add_precision(std::vector<KeySpec>& keys) {
                flag("bf16.immediate_grad_update", "false", E::kNoEffect, kFp32Sum),
                flag("bf16.check_grad_overflow", "true", E::kNoEffect,
                     "an update with a gradient that is not finite is always skipped"),
-               flag("bf16.bf16_master_weights_and_grads", "false", E::kRefused, "master weights are fp32"),
-               flag("bf16.bf16_optimizer_states", "false", E::kRefused, "optimizer states are fp32"),
+               flag("bf16.bf16_master_weights_and_grads", "false"),
+               flag("bf16.bf16_optimizer_states", "false"),
                choice("data_types.grad_accum_dtype", "", {"fp32", "fp16", "bf16", "bfp16"}),
                choice("data_types.param_dtype", "", {"fp32", "fp16", "bf16", "bfp16"}, E::kNoEffect,
                       "bf16.enabled and fp16.enabled decide"),
@@ -146,13 +145,14 @@ void add_zero(std::vector<KeySpec>& keys) {
        flag(zero("legacy_stage1"), "false", E::kRefused, "DeepSpeed itself removed it"),
        flag(zero("round_robin_gradients"), "false", E::kNoEffect, kUnits),
        flag(zero("parameter_alignment"), "false", E::kNoEffect, "parameters are always aligned to 64 bytes"),
-       integer(zero("zero_hpz_partition_size"), "1", 1, E::kNoEffect, "there is one shard group, of all ranks"),
+       integer(zero("zero_hpz_partition_size"), "1", 1),
        flag(zero("zero_quantized_weights"), "false", E::kRefused, kQuantized),
        flag(zero("zero_quantized_nontrainable_weights"), "false", E::kRefused, kQuantized),
        flag(zero("zero_quantized_gradients"), "false", E::kRefused, kQuantized),
        anything(zero("zeropp_loco_param"), E::kLater, kQuantized),
-       integer(zero("mics_shard_size"), "-1", -1, E::kNoEffect, "there is one shard group, of all ranks"),
-       flag(zero("mics_hierarchical_params_gather"), "false", E::kNoEffect, "there is one shard group, of all ranks"),
+       integer(zero("mics_shard_size"), "-1", -1),
+       flag(zero("mics_hierarchical_params_gather"), "false", E::kNoEffect,
+            "parameters are gathered inside a shard group only"),
        flag(zero("memory_efficient_linear"), "true", E::kNoEffect, "no layer is replaced"),
        flag(zero("pipeline_loading_checkpoint"), "false", E::kNoEffect, "each rank reads only what it owns"),
        flag(zero("override_module_apply"), "true", E::kNoEffect, "no function is replaced"),

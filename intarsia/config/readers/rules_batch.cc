@@ -140,8 +140,9 @@ void resolve_precision(Draft& draft) {
   }
   TrainConfig& config = draft.result.config;
   config.precision = bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32;
+  config.bf16_masters = draft.boolean("bf16.bf16_master_weights_and_grads");
+  config.bf16_optimizer_states = draft.boolean("bf16.bf16_optimizer_states");
   if (!fp16) return;
-  draft.refuse("fp16.enabled", "fp16 is not built yet", "bf16.enabled");
   LossScaleConfig& scale = config.loss_scale;
   const double fixed = draft.number("fp16.loss_scale");
   scale.mode = fixed > 0 ? LossScaleConfig::Mode::kStatic : LossScaleConfig::Mode::kDynamic;

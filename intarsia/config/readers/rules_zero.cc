@@ -17,11 +17,13 @@ void resolve_stage(Draft& draft) {
   const Asked* strategy = draft.find_asked("strategy");
   if (strategy != nullptr) {
     const std::string& word = strategy->values[0];
-    if (word == "hybrid") {
-      draft.problem(strategy->path, strategy->place, word, "hybrid sharding is not built yet", "full_shard");
+    if (word.starts_with("hybrid") && draft.find_asked("shard_size") == nullptr) {
+      draft.problem(strategy->path, strategy->place, word, "needs the number of ranks of a shard group",
+                    "--shard-size N");
     } else {
       Asked stage = *strategy;
-      stage.values = {word == "full_shard" ? "3" : word == "shard_grad_op" ? "2" : "0"};
+      const bool parameters = word == "full_shard" || word == "hybrid";
+      stage.values = {parameters ? "3" : word == "no_shard" ? "0" : "2"};
       const Asked* before = draft.find_asked("stage");
       if (before != nullptr && before->values != stage.values) {
         draft.problem(strategy->path, strategy->place, word,
@@ -172,13 +174,20 @@ void resolve_sections(Draft& draft) {
   const auto type_word = [&](const char* path, std::string& to) {
     if (!draft.has(path)) return;
     to = draft.text(path) == "bfp16" ? "bf16" : draft.text(path);
-    if (to != "fp32")
-      draft.refuse(path, "gradients are always reduced and accumulated in fp32", "\"fp32\", or leave the key out");
+    if (to != "fp32" && to != "" && std::string_view(path) != "communication_data_type")
+      draft.refuse(path, "gradients are always accumulated in fp32", "\"fp32\", or leave the key out");
   };
   type_word("communication_data_type", config.communication.communication_data_type);
   type_word("data_types.grad_accum_dtype", config.communication.grad_accum_dtype);
   config.communication.prescale_gradients = draft.boolean("prescale_gradients");
   config.communication.gradient_predivide_factor = draft.number("gradient_predivide_factor");
+  const std::string& reduced = config.communication.communication_data_type;
+  for (const char* path : {"prescale_gradients", "gradient_predivide_factor"}) {
+    if (draft.has(path) && (reduced.empty() || reduced == "fp32"))
+      draft.report(Report::Level::kNote, path, draft.find(path)->key_place,
+                   "no effect here: gradients are reduced in fp32, which needs no division before; it acts on a 16-bit "
+                   "communication_data_type");
+  }
   ActivationCheckpointing& recompute = config.activation_checkpointing;
   const std::string section = "activation_checkpointing.";
   recompute.section_present = draft.sections.contains("activation_checkpointing");

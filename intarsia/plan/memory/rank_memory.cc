@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intarsia/base/error.h"
+#include "intarsia/plan/make_run_plan.h"
 #include "intarsia/plan/memory/llama_ghost.h"
 
 namespace intarsia::plan {
@@ -19,7 +20,7 @@ class GhostEngine final : public GhostEvents {
         tape_(tape),
         replay_(replay),
         compute_size_(static_cast<std::int64_t>(dtype_size(plan.compute_dtype))),
-        sharded_params_(plan.placement.params == Rest::kSharded && plan.ranks > 1),
+        sharded_params_(plan.placement.params != Rest::kReplicated && plan.grid().shards > 1),
         copied_(sharded_params_ && (plan.force_copy || plan.backend == CommBackend::kGloo)),
         whole_grads_(plan.placement.grads == Rest::kReplicated || plan.ranks == 1),
         units_(plan.model.units.size()),
@@ -85,7 +86,7 @@ class GhostEngine final : public GhostEvents {
       }
     std::int64_t touched = 0;
     for (const FlatLayout& flat : plan_.flats)
-      if (flat.trainable) touched += (replicated_update ? flat.flat_numel() : flat.shard_numel);
+      if (flat.trainable) touched += resting(flat, plan_.placement.optimizer, plan_.grid(), 0).size();
     // master, gradient and two moments read, three of them written; the norm's pass; the copy in compute dtype
     const std::int64_t per_element = 28 + 4 + (plan_.compute_dtype == DType::kF32 ? 0 : 4 + compute_size_);
     replay_.actions.push_back({.kind = ActionKind::kUpdate, .unit = -1, .bytes = touched * per_element});
@@ -112,27 +113,26 @@ class GhostEngine final : public GhostEvents {
   }
 
   void book_states() {
-    const bool wide = plan_.compute_dtype == DType::kF32;
     std::int64_t largest_unit = 0, largest_flat = 0;
     for (const FlatLayout& flat : plan_.flats) {
-      const auto numel = [&](Rest rest) { return rest == Rest::kSharded ? flat.shard_numel : flat.flat_numel(); };
+      const auto numel = [&](Rest rest) { return resting(flat, rest, plan_.grid(), 0).size(); };
       ledger_.book(Holding::kParams, compute_size_ * numel(plan_.placement.params));
       if (flat.trainable) {
-        ledger_.book(Holding::kGradients, 4 * numel(plan_.placement.grads));
-        if (!wide) ledger_.book(Holding::kMasters, 4 * numel(plan_.placement.optimizer));
+        ledger_.book(Holding::kGradients, 4 * numel(plan_.placement.grads) * (1 + tree_levels(plan_)));
+        if (plan_.compute_dtype != plan_.master_dtype)
+          ledger_.book(Holding::kMasters, static_cast<std::int64_t>(dtype_size(plan_.master_dtype)) *
+                                              numel(plan_.placement.optimizer));
         largest_flat = std::max(largest_flat, flat.flat_numel());
       }
       std::int64_t largest_param = 0;  // a parameter is read in fp32, as far as the rank needs it
       for (const ParamSlot& slot : flat.slots) largest_param = std::max(largest_param, slot.numel);
-      const bool part = plan_.placement.params == Rest::kSharded;
-      const std::int64_t read = part ? std::min(largest_param, flat.shard_numel) : largest_param;
+      const std::int64_t read = std::min(largest_param, numel(plan_.placement.params));
       replay_.load_peak = std::max(replay_.load_peak, ledger_.total() + 4 * read);
     }
     for (const UnitState& unit : units_) largest_unit = std::max(largest_unit, unit_numel(unit));
     for (const FlatLayout& flat : plan_.flats)
       if (flat.trainable)
-        ledger_.book(Holding::kOptimizer,
-                     8 * (plan_.placement.optimizer == Rest::kSharded ? flat.shard_numel : flat.flat_numel()));
+        ledger_.book(Holding::kOptimizer, 8 * resting(flat, plan_.placement.optimizer, plan_.grid(), 0).size());
     slot_bytes_ = largest_unit * compute_size_;
     if (copied_) grow_ring();
     if (!whole_grads_) free_buffers_.push_back(new_buffer(largest_flat));
