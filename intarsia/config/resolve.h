@@ -19,7 +19,7 @@ struct ModelFacts {
 };
 
 struct ResolveInput {
-  std::string file;  // DeepSpeed JSON; empty: none
+  std::string file;       // DeepSpeed JSON; empty: none
   std::string text = {};  // what stands in `file`, which is then only its name in messages; empty: it is read
   std::vector<FlagValue> flags;
   std::string trainer_file;       // JSON of Hugging Face TrainingArguments (plus total_steps, hidden_size); empty: none

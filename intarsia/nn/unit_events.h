@@ -5,10 +5,10 @@
 namespace intarsia::nn {
 
 // The order of one pass with gradients is, for each entry of a unit: pre_forward, post_forward, ..., pre_backward,
-// post_backward; entries nest in backward as they did in forward. Passes without gradients have no backward calls. Units
-// inside a recomputed piece of several units run their forward once more during backward: pre_forward, post_forward
-// (without backward), before the gradients of the piece's last unit are computed.
-// All ranks make the same calls in the same order.
+// post_backward; entries nest in backward as they did in forward. Passes without gradients have no backward calls.
+// Units inside a recomputed piece of several units run their forward once more during backward: pre_forward,
+// post_forward (without backward), before the gradients of the piece's last unit are computed. All ranks make the same
+// calls in the same order.
 class UnitEvents {
  public:
   virtual ~UnitEvents() = default;

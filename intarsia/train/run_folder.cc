@@ -33,9 +33,12 @@ bool is_free(const std::string& path) {
 
 // What only says where state rests and how the batch is cut: in reproducible mode it changes no bit.
 bool is_layout(const std::string& path) {
-  constexpr std::array kPaths = {"/gradient_accumulation_steps", "/train_micro_batch_size_per_gpu",
-                                 "/intarsia/shard_size",         "/intarsia/reshard_after_forward",
-                                 "/intarsia/recompute",          "/intarsia/ranks",
+  constexpr std::array kPaths = {"/gradient_accumulation_steps",
+                                 "/train_micro_batch_size_per_gpu",
+                                 "/intarsia/shard_size",
+                                 "/intarsia/reshard_after_forward",
+                                 "/intarsia/recompute",
+                                 "/intarsia/ranks",
                                  "/intarsia/logical_micro_batches"};
   return path.starts_with("/zero_optimization/") || path.starts_with("/activation_checkpointing/") ||
          std::ranges::find(kPaths, path) != kPaths.end();
@@ -65,8 +68,8 @@ std::vector<std::string> changed_keys(const std::string& before, const std::stri
   const nlohmann::json b = nlohmann::json::parse(now, nullptr, false).flatten();
   std::vector<std::string> keys;
   const auto note = [&](const std::string& path) {
-    const bool free = (is_free(path) && !(steps_matter && path == "/intarsia/steps")) ||
-                      (!layout_matters && is_layout(path));
+    const bool free =
+        (is_free(path) && !(steps_matter && path == "/intarsia/steps")) || (!layout_matters && is_layout(path));
     if (!free && std::ranges::find(keys, path.substr(1)) == keys.end()) keys.push_back(path.substr(1));
   };
   for (const auto& [path, value] : a.items())

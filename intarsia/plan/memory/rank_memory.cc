@@ -120,8 +120,8 @@ class GhostEngine final : public GhostEvents {
       if (flat.trainable) {
         ledger_.book(Holding::kGradients, 4 * numel(plan_.placement.grads) * (1 + tree_levels(plan_)));
         if (plan_.compute_dtype != plan_.master_dtype)
-          ledger_.book(Holding::kMasters, static_cast<std::int64_t>(dtype_size(plan_.master_dtype)) *
-                                              numel(plan_.placement.optimizer));
+          ledger_.book(Holding::kMasters,
+                       static_cast<std::int64_t>(dtype_size(plan_.master_dtype)) * numel(plan_.placement.optimizer));
         largest_flat = std::max(largest_flat, flat.flat_numel());
       }
       std::int64_t largest_param = 0;  // a parameter is read in fp32, as far as the rank needs it
