@@ -63,7 +63,7 @@ inline States measure(const formats::HfConfig& model, const config::TrainConfig&
                        *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale,
                        job.plan.accumulation,
                        [&](std::int64_t) {
-                         return data::Batch{at::ones({1, 8}, at::kLong), at::ones({1, 8}, at::kLong), 7};
+                         return data::Batch{at::ones({1, 8}, at::kLong), at::ones({1, 8}, at::kLong), {}, 7};
                        },
                        [] { return train::RankReport{}; });
                    readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());

@@ -67,7 +67,9 @@ inline Measured measure(const Case& c) {
                           *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, c.accumulation,
                           [&](std::int64_t) {
                             return data::Batch{at::ones({c.batch, c.length}, at::kLong),
-                                               at::ones({c.batch, c.length}, at::kLong), c.batch * (c.length - 1)};
+                                               at::ones({c.batch, c.length}, at::kLong),
+                                               {},
+                                               c.batch * (c.length - 1)};
                           },
                           [] { return train::RankReport{}; });
                     }
