@@ -1,5 +1,6 @@
 #include "intarsia/plan/memory/limits.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -60,8 +61,10 @@ MemoryLimit read_memory_limit(const std::string& root) {
 }
 
 HostNeed host_need(const StepReplay& replay, int local_ranks) {
+  std::int64_t logits = 0;
+  for (const Moment& moment : replay.timeline) logits = std::max(logits, moment[Holding::kLogits]);
   return {.rank_peak = replay.peak_bytes(),
-          .host = local_ranks * (replay.peak_bytes() + kRankBaseBytes) + kHostBaseBytes};
+          .host = local_ranks * (replay.peak_bytes() + logits + kRankBaseBytes) + kHostBaseBytes};
 }
 
 std::string does_not_fit(const HostNeed& need, const MemoryLimit& limit, const RunPlan& plan) {

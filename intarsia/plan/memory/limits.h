@@ -18,10 +18,11 @@ struct MemoryLimit {
 // `root`: where proc and sys are; "" on a real system.
 MemoryLimit read_memory_limit(const std::string& root = "");
 
-// What a process of libexec/intarsia-rank holds beside what the meter counts: code, heap, scratch of matrix libraries.
-// Measured: docs/plan.md. Per rank, and once a host.
-inline constexpr std::int64_t kRankBaseBytes = 24LL << 20;
-inline constexpr std::int64_t kHostBaseBytes = 176LL << 20;
+// What a process of libexec/intarsia-rank holds beside what the meter counts, per rank and once a host: code, heap, and
+// scratch of matrix libraries. On top of it the C library and the matrix libraries keep about as much again as the
+// logits and their log-softmax. Measured: bench/plan_accuracy.py, docs/plan.md.
+inline constexpr std::int64_t kRankBaseBytes = 40LL << 20;
+inline constexpr std::int64_t kHostBaseBytes = 40LL << 20;
 
 // A run's need on one host with `local_ranks` of its ranks, by the highest of all phases.
 struct HostNeed {

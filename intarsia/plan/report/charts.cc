@@ -9,7 +9,7 @@
 namespace intarsia::plan {
 namespace {
 
-constexpr int kWidth = 760, kHeight = 380, kLeft = 64, kTop = 40, kBottom = 44, kLegend = 170;
+constexpr int kWidth = 760, kHeight = 392, kLeft = 64, kTop = 52, kBottom = 44, kLegend = 170;
 
 // Colours that differ in lightness too, so that they can be told apart in grey print.
 constexpr const char* kStyle =
@@ -79,7 +79,7 @@ class Axis {
       out += line(kLeft, y(value), right, y(value), value == 0 ? "a" : "g");
       out += text_at(kLeft - 6, y(value) + 4, number(value), "end", "m");
     }
-    return out + text_at(kLeft - 6, kTop - 8, unit, "end", "m");
+    return out + text_at(kLeft - 6, kTop - 14, unit, "end", "m");
   }
 
  private:
@@ -155,7 +155,7 @@ std::string bar_chart_svg(const BarChart& chart) {
   }
   if (chart.limit) {
     out += line(kLeft, axis.y(*chart.limit), right, axis.y(*chart.limit), "l");
-    out += text_at(right + 4, axis.y(*chart.limit) + 4, chart.limit_label, "start", "lt");
+    out += text_at(right - 4, axis.y(*chart.limit) - 6, chart.limit_label, "end", "lt");
   }
   return out + legend(chart.part_names, used) + "</svg>\n";
 }

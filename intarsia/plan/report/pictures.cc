@@ -59,21 +59,28 @@ std::string timeline_svg(const PlanReport& report) {
 }
 
 std::string traffic_svg(const PlanReport& report) {
+  std::vector<std::vector<double>> bytes;  // by stage: gathered, reduced
+  double most = 0;
+  for (const StageMemory& stage : report.stages) {
+    std::vector<double>& parts = bytes.emplace_back(2, 0);
+    for (const Action& action : stage.replay.actions) {
+      const double times = action.micro == 1 ? static_cast<double>(report.run.accumulation - 1) : 1;
+      if (action.kind == ActionKind::kAllGather) parts[0] += times * static_cast<double>(action.bytes);
+      if (action.kind == ActionKind::kReduceScatter) parts[1] += times * static_cast<double>(action.bytes);
+    }
+    most = std::max(most, parts[0] + parts[1]);
+  }
+  const Unit unit = unit_for(most);
   BarChart chart{.title = "Bytes that a rank takes part in moving, each step",
-                 .unit = "MiB",
+                 .unit = unit.name,
                  .part_names = {"all_gather", "reduce_scatter"},
                  .bars = {},
                  .limit = {},
                  .limit_label = {}};
-  for (const StageMemory& stage : report.stages) {
-    std::vector<double> parts(2, 0);
-    for (const Action& action : stage.replay.actions) {
-      const double times = action.micro == 1 ? static_cast<double>(report.run.accumulation - 1) : 1;
-      if (action.kind == ActionKind::kAllGather) parts[0] += times * static_cast<double>(action.bytes) / kMiB;
-      if (action.kind == ActionKind::kReduceScatter) parts[1] += times * static_cast<double>(action.bytes) / kMiB;
-    }
-    chart.bars.push_back({.label = concat("stage ", stage.stage), .note = "", .parts = std::move(parts)});
-  }
+  for (std::size_t stage = 0; stage < bytes.size(); ++stage)
+    chart.bars.push_back({.label = concat("stage ", stage),
+                          .note = "",
+                          .parts = {bytes[stage][0] / unit.bytes, bytes[stage][1] / unit.bytes}});
   return bar_chart_svg(chart);
 }
 

@@ -58,7 +58,7 @@ class Search {
         }
       }
     }
-    std::ranges::sort(best_, {}, &Scored::seconds);
+    std::ranges::sort(best_, {}, &Scored::key);
     for (const Scored& scored : best_) result_.best.push_back(detail(scored.layout));
     for (std::size_t i = 1; i < result_.best.size(); ++i) explain(result_.best.front(), result_.best[i]);
     if (runnable_) {
@@ -75,6 +75,8 @@ class Search {
   struct Scored {
     double seconds = 0, bytes = 0;
     Layout layout;
+    // Of two that are as fast, the smaller one.
+    std::pair<double, double> key() const { return {seconds, bytes}; }
   };
 
   bool tensor_fits(int tensor) const {
@@ -160,9 +162,9 @@ class Search {
   }
 
   void keep_best(const Scored& scored) {
-    const auto slower = [](const Scored& a, const Scored& b) { return a.seconds < b.seconds; };
+    const auto slower = [](const Scored& a, const Scored& b) { return a.key() < b.key(); };
     if (best_.size() == space_.keep) {
-      if (scored.seconds >= best_.front().seconds) return;
+      if (scored.key() >= best_.front().key()) return;
       std::ranges::pop_heap(best_, slower);
       best_.pop_back();
     }
