@@ -70,6 +70,9 @@ config::Resolved read_config(const Config& config, int ranks) {
                  ", but this program runs on ", ranks,
                  " ranks; remove the key, or start it with intarsia launch --ranks ", resolved.config.run.ranks,
                  " -- PROGRAM");
+  INTARSIA_CHECK(kConfig, !config::waits_for_length(resolved.config.scheduler), "the schedule ",
+                 resolved.config.scheduler.type,
+                 " depends on the number of updates, which a program does not say; give ", "intarsia.steps");
   return resolved;
 }
 
@@ -162,7 +165,7 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
   assembly.engine = std::make_unique<shard::Engine>(
       *assembly.plan, axes, weights,
       nn::Parameters(assembly.plan->model, assembly.plan->compute_dtype, std::move(assembly.module.leaves)));
-  assembly.optimizer = std::make_unique<optim::AdamW>(*assembly.plan, assembly.engine->states());
+  assembly.optimizer = optim::make_optimizer(*assembly.plan, assembly.engine->states(), axes.world);
   assembly.loss_scale = std::make_unique<optim::LossScale>(assembly.plan->loss_scale);
   return assembly;
 }

@@ -7,8 +7,8 @@
 #include "intarsia/api/config.h"
 #include "intarsia/comm/mesh.h"
 #include "intarsia/nn/inspect.h"
-#include "intarsia/optim/adamw.h"
 #include "intarsia/optim/loss_scale.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/plan/run_plan.h"
 #include "intarsia/shard/engine.h"
 
@@ -28,7 +28,7 @@ struct Assembly {
   std::unique_ptr<comm::Mesh> mesh;  // null when Options::ranks were given
   nn::Inspected module;              // its leaves have moved into the engine
   std::unique_ptr<shard::Engine> engine;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::LossScale> loss_scale;
   std::int64_t micro_batch_size = 1;  // samples of one rank in one pass, as configured
   std::string config_json;            // the configuration in force

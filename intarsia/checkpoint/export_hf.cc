@@ -108,12 +108,14 @@ class WeightFiles {
 
 // Gathers the flat buffers one after another; rank 0 passes each parameter's values to `use`. Collective.
 template <typename Use>
-void for_each_parameter(Engine& engine, Engine::What what, const std::string& failure, const Use& use) {
+void for_each_parameter(Engine& engine, Engine::What what, const optim::Optimizer* average, const std::string& failure,
+                        const Use& use) {
   const at::NoGradGuard no_grad;
   for (std::size_t flat = 0; flat < engine.states().size(); ++flat) {
     const plan::FlatLayout& layout = *engine.states()[flat].layout;
     if (what == Engine::What::kGradient && !layout.trainable) continue;
-    const at::Tensor values = engine.gather(flat, what);
+    const at::Tensor values =
+        average != nullptr && layout.trainable ? average->gather_average(flat) : engine.gather(flat, what);
     all_or_none(engine.world(), failure, [&] {
       if (engine.world().rank() != 0) return;
       for (const plan::ParamSlot& slot : layout.slots)
@@ -140,7 +142,7 @@ void export_hf(Engine& engine, const formats::HfConfig& config, const std::strin
     files.emplace(folder->path(), declarations(engine.plan(), options.dtype, false), options.max_shard_bytes);
   });
   const at::ScalarType type = tensor::scalar_type(options.dtype);
-  for_each_parameter(engine, Engine::What::kMaster, failure,
+  for_each_parameter(engine, Engine::What::kMaster, options.average, failure,
                      [&](const std::string& name, const at::Tensor& values) { files->add(name, values.to(type)); });
   all_or_none(axis, failure, [&] {
     if (axis.rank() != 0) return;
@@ -161,9 +163,10 @@ void dump_gradients(Engine& engine, double factor, const std::string& path) {
       writer = std::make_unique<SafetensorsWriter>(
           SafetensorsWriter::create(path, formats::layout_safetensors(declarations(engine.plan(), DType::kF32, true))));
   });
-  for_each_parameter(engine, Engine::What::kGradient, failure, [&](const std::string& name, const at::Tensor& values) {
-    writer->write_at(writer->layout().index_of(name), 0, bytes_of(values.mul(factor)));
-  });
+  for_each_parameter(engine, Engine::What::kGradient, nullptr, failure,
+                     [&](const std::string& name, const at::Tensor& values) {
+                       writer->write_at(writer->layout().index_of(name), 0, bytes_of(values.mul(factor)));
+                     });
   all_or_none(axis, failure, [&] {
     if (axis.rank() == 0) writer->finish();
   });

@@ -6,6 +6,7 @@
 
 #include "intarsia/base/dtype.h"
 #include "intarsia/formats/hf_config.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/shard/engine.h"
 
 namespace intarsia::checkpoint {
@@ -15,6 +16,7 @@ struct ExportOptions {
   // Folder that tokenizer.json, tokenizer_config.json, special_tokens_map.json, generation_config.json and
   // chat_template.jinja are copied from where they are there; empty: none.
   std::string copy_from = {};
+  const optim::Optimizer* average = nullptr;     // write its moving average of the weights instead of the weights
   std::int64_t max_shard_bytes = 5'000'000'000;  // of weights in one file; above it several and an index are written
 };
 

@@ -8,7 +8,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/checkpoint/manifest.h"
-#include "intarsia/optim/adamw.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/plan/run_plan.h"
 #include "intarsia/shard/engine.h"
 
@@ -33,6 +33,6 @@ enum class Part {
 };
 
 // In the order of the flat buffers; parameters of which this rank has nothing are left out.
-std::vector<LocalPiece> local_pieces(shard::Engine& engine, optim::AdamW& adamw, Part part);
+std::vector<LocalPiece> local_pieces(shard::Engine& engine, optim::Optimizer& optimizer, Part part);
 
 }  // namespace intarsia::checkpoint

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
@@ -17,6 +18,9 @@ namespace intarsia::checkpoint {
 namespace {
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
+
+// Of the model, whatever the optimizer.
+bool is_weight(TensorKind kind) { return kind == TensorKind::kMaster || kind == TensorKind::kWeight; }
 
 // One contiguous read.
 struct Read {
@@ -37,26 +41,28 @@ class LoadPlan {
   // The model's tensors and the checkpoint's must be the same, in name, kind and shape.
   void check_tensors(const std::vector<StoredTensor>& wanted) {
     for (const StoredTensor& want : wanted) {
-      const StoredTensor& have = find(want.stored_name());
+      const StoredTensor& have = find(want.kind, want.stored_name());
       INTARSIA_CHECK(kFormat, have.shape == want.shape, printable(directory_), ": \"", printable(want.stored_name()),
                      "\" has shape ", formats::shape_text(have.shape), ", the model's is ",
                      formats::shape_text(want.shape));
-      const bool frozen = want.kind == TensorKind::kWeight;
-      INTARSIA_CHECK(kFormat, frozen ? is_float(have.dtype) : have.dtype == DType::kF32, printable(directory_), ": \"",
-                     printable(want.stored_name()), "\" is ", short_name(have.dtype), "; it must be ",
-                     frozen ? "fp32, bf16 or fp16" : "fp32");
+      INTARSIA_CHECK(kFormat, is_float(have.dtype), printable(directory_), ": \"", printable(want.stored_name()),
+                     "\" is ", short_name(have.dtype), "; it must be fp32, bf16 or fp16");
     }
     if (stored_.size() == wanted.size()) return;
-    std::unordered_map<std::string, bool> names;
-    for (const StoredTensor& want : wanted) names[want.stored_name()] = true;
+    std::unordered_set<std::string> names, params;
+    for (const StoredTensor& want : wanted) {
+      names.insert(want.stored_name());
+      params.insert(want.name);
+    }
     for (const auto& [name, tensor] : stored_)
-      INTARSIA_CHECK(kFormat, names.contains(name), printable(directory_), " holds \"", printable(name),
-                     "\", which this model does not have");
+      INTARSIA_CHECK(kFormat, names.contains(name), printable(directory_), " holds \"", printable(name), "\", which ",
+                     params.contains(tensor->name) && !is_weight(tensor->kind) ? "this run's optimizer does not keep"
+                                                                               : "this model does not have");
   }
 
   // Finds where `wanted` lies, and checks the files that have it.
   void add(const LocalPiece& wanted) {
-    const StoredTensor& tensor = find(wanted.stored_name());
+    const StoredTensor& tensor = find(wanted.kind, wanted.stored_name());
     std::int64_t filled = wanted.elements.begin;
     for (const StoredPiece& piece : tensor.pieces) {
       const std::int64_t begin = std::max(piece.elements.begin, wanted.elements.begin);
@@ -79,10 +85,10 @@ class LoadPlan {
   }
 
  private:
-  const StoredTensor& find(const std::string& name) const {
+  const StoredTensor& find(TensorKind kind, const std::string& name) const {
     const auto found = stored_.find(name);
-    INTARSIA_CHECK(kFormat, found != stored_.end(), printable(directory_), " lacks \"", printable(name),
-                   "\", which this model has");
+    INTARSIA_CHECK(kFormat, found != stored_.end(), printable(directory_), " lacks \"", printable(name), "\", which ",
+                   is_weight(kind) ? "this model has" : "this run's optimizer keeps");
     return *found->second;
   }
   const BodyFile& open(std::size_t index) {
@@ -103,7 +109,7 @@ class LoadPlan {
 
 }  // namespace
 
-Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::AdamW& adamw, Verify verify) {
+Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::Optimizer& optimizer, Verify verify) {
   const at::NoGradGuard no_grad;
   comm::Communicator& axis = engine.world();
   const std::string what = concat("the checkpoint ", printable(path), " was not loaded");
@@ -114,10 +120,10 @@ Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::
     for (const StoredFile& file : manifest.files) verify_file(path, file, Verify::kSizes);
     load.emplace(path, manifest, verify);
     load->check_tensors(stored_tensors(engine.plan()));
-    for (const LocalPiece& piece : local_pieces(engine, adamw, Part::kHeld)) load->add(piece);
+    for (const LocalPiece& piece : local_pieces(engine, optimizer, Part::kHeld)) load->add(piece);
   });
   all_or_none(axis, what, [&] { load->run(); });
-  adamw.set_updates(manifest.progress.updates);
+  optimizer.set_updates(manifest.progress.updates);
   engine.publish();
   return manifest;
 }

@@ -8,7 +8,7 @@
 #include "intarsia/checkpoint/manifest.h"
 #include "intarsia/checkpoint/verify.h"
 #include "intarsia/comm/communicator.h"
-#include "intarsia/optim/adamw.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/shard/engine.h"
 
 namespace intarsia::checkpoint {
@@ -39,7 +39,7 @@ Found find_checkpoint(const std::string& root, comm::Communicator& axis);
 // Memory: one buffer of 1 MiB; 4 bytes an element of the largest frozen parameter when its dtype changes.
 // Errors: kIo, kFormat on every rank with the first rank that failed and its reason: a tensor that is missing, of
 // another shape or not covered by pieces, one that the model does not have, a file of another size or checksum.
-Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::AdamW& adamw,
+Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::Optimizer& optimizer,
                          Verify verify = Verify::kHashes);
 
 }  // namespace intarsia::checkpoint

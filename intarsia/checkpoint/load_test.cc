@@ -21,21 +21,21 @@ TEST_F(Load, SavedAndLoadedTwiceIsBitEqualInEveryStageAndNumberOfRanks) {
         run_ranks(ranks, [&](Communicator& axis) {
           TestRun first(plan, axis);
           first.fill_with_known_values();
-          first.adamw.set_updates(9);
-          EXPECT_EQ(save_checkpoint(request(10), first.engine, first.adamw).path, step(10));
+          first.optimizer->set_updates(9);
+          EXPECT_EQ(save_checkpoint(request(10), first.engine, *first.optimizer).path, step(10));
           TestRun second(plan, axis, 2);
-          const Manifest manifest = load_checkpoint(step(10), second.engine, second.adamw);
+          const Manifest manifest = load_checkpoint(step(10), second.engine, *second.optimizer);
           second.expect_known_values(dtype);
-          EXPECT_EQ(second.adamw.updates(), 9);
+          EXPECT_EQ(second.optimizer->updates(), 9);
           Progress expected = request(10).progress;
           expected.updates = 9;
           EXPECT_EQ(manifest.progress, expected);
           EXPECT_EQ(manifest.config, request(10).config);
-          save_checkpoint(request(11), second.engine, second.adamw);
+          save_checkpoint(request(11), second.engine, *second.optimizer);
           TestRun third(plan, axis, 3);
-          load_checkpoint(step(11), third.engine, third.adamw);
+          load_checkpoint(step(11), third.engine, *third.optimizer);
           third.expect_known_values(dtype);
-          EXPECT_EQ(third.adamw.updates(), 9);
+          EXPECT_EQ(third.optimizer->updates(), 9);
         });
         for (int rank = 0; rank < ranks; ++rank)
           EXPECT_EQ(io::read_text_file(step(10) + "/" + body_name(rank), 1 << 20),
@@ -59,19 +59,59 @@ TEST_F(Load, AnyLayoutLoadsInAnyOther) {
     run_ranks(from.ranks, [&](Communicator& axis) {
       TestRun run(run_plan(odd_model(), from.ranks, from.stage, from.dtype), axis);
       run.fill_with_known_values();
-      save_checkpoint(request(1), run.engine, run.adamw);
+      save_checkpoint(request(1), run.engine, *run.optimizer);
     });
     for (const Shape& to : shapes) {
       SCOPED_TRACE(concat(from.ranks, " ranks, stage ", from.stage, " -> ", to.ranks, " ranks, stage ", to.stage));
       run_ranks(to.ranks,
                 [&](Communicator& axis) {
                   TestRun run(run_plan(odd_model(), to.ranks, to.stage, to.dtype), axis, 2);
-                  load_checkpoint(step(1), run.engine, run.adamw);
+                  load_checkpoint(step(1), run.engine, *run.optimizer);
                   run.expect_known_values(from.dtype);
                 },
                 {.force_copy = to.ranks == 3});
     }
   }
+}
+
+// Sharded, packed and owned state tensors alike: docs/optimizers.md.
+TEST_F(Load, EveryOptimizersStateLoadsInAnyOtherLayout) {
+  using plan::OptimizerKind;
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kLion, OptimizerKind::kAdagrad,
+                                   OptimizerKind::kLamb, OptimizerKind::kAdafactor, OptimizerKind::kMuon}) {
+    SCOPED_TRACE(concat("optimizer kind ", static_cast<int>(kind)));
+    const auto plan_of = [&](int ranks, int stage) {
+      plan::RunPlan plan = run_plan(odd_model(), ranks, stage, DType::kBF16);
+      plan.optimizer.kind = kind;
+      plan.optimizer.momentum = 0.9;
+      plan.optimizer.ema_decay = 0.99;
+      return plan;
+    };
+    run_ranks(3, [&](Communicator& axis) {
+      TestRun run(plan_of(3, 3), axis);
+      run.fill_with_known_values();
+      save_checkpoint(request(1), run.engine, *run.optimizer);
+    });
+    for (const auto& [ranks, stage] : {std::pair{3, 3}, {1, 0}, {2, 0}, {2, 2}})
+      run_ranks(ranks, [&](Communicator& axis) {
+        TestRun run(plan_of(ranks, stage), axis, 2);
+        load_checkpoint(step(1), run.engine, *run.optimizer);
+        run.expect_known_values(DType::kBF16);
+      });
+  }
+}
+
+TEST_F(Load, AnotherOptimizersStateIsRefusedByTheTensorsName) {
+  save(1);
+  run_ranks(2, [&](Communicator& axis) {
+    plan::RunPlan plan = run_plan(odd_model(), 2, 3);
+    plan.optimizer.kind = plan::OptimizerKind::kAdagrad;
+    TestRun run(plan, axis);
+    const std::string message =
+        error_of(ErrorKind::kFormat, [&] { load_checkpoint(step(1), run.engine, *run.optimizer); });
+    EXPECT_NE(message.find("lacks \"sum.embed.weight\", which this run's optimizer keeps"), std::string::npos)
+        << message;
+  });
 }
 
 // Loads step 1 into `model` on two ranks, expects an error on both, and the values of before.
@@ -80,11 +120,11 @@ std::string refused(const std::string& path, const plan::ModelSpec& model, Error
   run_ranks(2, [&](Communicator& axis) {
     TestRun run(run_plan(model, 2, 3), axis, 2);
     std::vector<at::Tensor> before;
-    for (const LocalPiece& piece : local_pieces(run.engine, run.adamw, Part::kHeld))
+    for (const LocalPiece& piece : local_pieces(run.engine, *run.optimizer, Part::kHeld))
       before.push_back(piece.values.clone());
-    const std::string mine = error_of(kind, [&] { load_checkpoint(path, run.engine, run.adamw); });
+    const std::string mine = error_of(kind, [&] { load_checkpoint(path, run.engine, *run.optimizer); });
     std::size_t index = 0;
-    for (const LocalPiece& piece : local_pieces(run.engine, run.adamw, Part::kHeld))
+    for (const LocalPiece& piece : local_pieces(run.engine, *run.optimizer, Part::kHeld))
       EXPECT_TRUE(at::equal(piece.values, before[index++])) << piece.stored_name() << " was changed";
     if (axis.rank() == 1) message = mine;
   });

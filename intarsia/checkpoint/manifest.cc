@@ -40,20 +40,6 @@ std::string loss_scale_text(const Progress& progress) {
 
 }  // namespace
 
-std::string_view kind_name(TensorKind kind) {
-  switch (kind) {
-    case TensorKind::kMaster:
-      return "master";
-    case TensorKind::kExpAvg:
-      return "exp_avg";
-    case TensorKind::kExpAvgSq:
-      return "exp_avg_sq";
-    case TensorKind::kWeight:
-      return "weight";
-  }
-  fail(ErrorKind::kInternal, "unknown tensor kind");
-}
-
 std::string StoredTensor::stored_name() const { return concat(kind_name(kind), ".", name); }
 
 std::int64_t StoredTensor::numel() const {

@@ -11,7 +11,7 @@
 
 #include "intarsia/base/dtype.h"
 #include "intarsia/optim/loss_scale.h"
-#include "intarsia/plan/unit_layout.h"
+#include "intarsia/plan/optimizer_states.h"
 
 namespace intarsia::checkpoint {
 
@@ -31,15 +31,8 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-// What a stored tensor is of its parameter.
-enum class TensorKind {
-  kMaster,    // the fp32 truth of a trainable parameter
-  kExpAvg,    // Adam's first moment, fp32
-  kExpAvgSq,  // Adam's second moment, fp32
-  kWeight,    // a frozen parameter, in the dtype it is computed with
-};
-// "master", "exp_avg", "exp_avg_sq", "weight".
-std::string_view kind_name(TensorKind kind);
+using plan::kind_name;
+using plan::TensorKind;
 
 // Elements [begin, end) of the logical tensor in row-major order. In the file they are the one-dimensional tensor
 // "KIND.NAME", for example "exp_avg.model.norm.weight".

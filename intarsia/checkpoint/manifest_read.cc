@@ -122,7 +122,7 @@ std::int64_t integer_item(const Json& json, const std::string& where) {
 
 TensorKind read_kind(Object& object) {
   const std::string& text = object.string("kind");
-  for (const TensorKind kind : {TensorKind::kMaster, TensorKind::kExpAvg, TensorKind::kExpAvgSq, TensorKind::kWeight})
+  for (const TensorKind kind : plan::kTensorKinds)
     if (text == kind_name(kind)) return kind;
   fail(ErrorKind::kFormat, object.where(), ": unknown kind \"", printable(text), "\"");
 }

@@ -80,7 +80,7 @@ Manifest make_manifest(const SaveRequest& request, const plan::RunPlan& plan, st
 
 }  // namespace
 
-Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::AdamW& adamw) {
+Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::Optimizer& optimizer) {
   comm::Communicator& axis = engine.world();
   const std::int64_t step = request.progress.step;
   const std::string what = concat("the checkpoint of step ", step, " was not saved");
@@ -93,14 +93,14 @@ Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::
   });
   StoredFile mine;
   all_or_none(axis, what, [&] {
-    mine = write_body(work_path(request.root, step, nonce), axis.rank(), local_pieces(engine, adamw, Part::kShard));
+    mine = write_body(work_path(request.root, step, nonce), axis.rank(), local_pieces(engine, optimizer, Part::kShard));
   });
   std::vector<StoredFile> files = gather_files(axis, mine);
   Saved saved{.path = concat(request.root, "/", step_name(step))};
   for (const StoredFile& file : files) saved.bytes += file.bytes;
   all_or_none(axis, what, [&] {
     if (axis.rank() != 0) return;
-    const Manifest manifest = make_manifest(request, engine.plan(), adamw.updates(), std::move(files));
+    const Manifest manifest = make_manifest(request, engine.plan(), optimizer.updates(), std::move(files));
     io::write_file_atomic(concat(folder->path(), "/", kManifestName), manifest_text(manifest));
     folder->commit(request.keep);
   });

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "intarsia/checkpoint/manifest.h"
-#include "intarsia/optim/adamw.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/shard/engine.h"
 
 namespace intarsia::checkpoint {
@@ -35,6 +35,6 @@ struct Saved {
 // Memory: lists of tensors only. Jobs: several may save into one root at a time.
 // Errors: kIo on every rank, naming the first rank that failed, its path and reason; older checkpoints are as before,
 // and training may go on.
-Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::AdamW& adamw);
+Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::Optimizer& optimizer);
 
 }  // namespace intarsia::checkpoint

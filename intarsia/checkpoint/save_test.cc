@@ -48,13 +48,13 @@ TEST_F(Save, ARankThatCannotWriteFailsAllAndKeepsTheOlderCheckpoint) {
     TestRun run(run_plan(odd_model(), 2, 3), axis);
     SaveRequest bad = request(20);
     if (axis.rank() == 1) bad.root = folder_ + "/file/checkpoints";
-    const std::string message = error_of(ErrorKind::kIo, [&] { save_checkpoint(bad, run.engine, run.adamw); });
+    const std::string message = error_of(ErrorKind::kIo, [&] { save_checkpoint(bad, run.engine, *run.optimizer); });
     EXPECT_NE(message.find("rank 1: cannot "), std::string::npos);
     EXPECT_NE(message.find("file/checkpoints/step-20.wip-"), std::string::npos) << message;
     EXPECT_NE(message.find("Not a directory"), std::string::npos) << message;
     axis.barrier({"", "looked"});
     EXPECT_EQ(names(), (Names{"latest", "step-10"}));
-    save_checkpoint(request(20), run.engine, run.adamw);  // training goes on, and so does saving
+    save_checkpoint(request(20), run.engine, *run.optimizer);  // training goes on, and so does saving
   });
   EXPECT_EQ(*find_checkpoint(root()).path, step(20));
 }
@@ -73,7 +73,7 @@ TEST_F(Save, NoRoomFailsAndKeepsTheOlderCheckpoint) {
     EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
     std::string message;
     try {
-      save_checkpoint(request(20), run.engine, run.adamw);
+      save_checkpoint(request(20), run.engine, *run.optimizer);
     } catch (const Error& error) {
       message = error.what();
     }
@@ -136,7 +136,7 @@ TEST_F(Save, TwoJobsShareARoot) {
     run_ranks(2, [&](Communicator& axis) {
       TestRun run(run_plan(odd_model(), 2, 3), axis);
       run.fill_with_known_values();
-      for (int number = 1; number <= 20; ++number) save_checkpoint(request(number), run.engine, run.adamw);
+      for (int number = 1; number <= 20; ++number) save_checkpoint(request(number), run.engine, *run.optimizer);
     });
   };
   std::thread other(job);
@@ -146,7 +146,7 @@ TEST_F(Save, TwoJobsShareARoot) {
   run_ranks(2, [&](Communicator& axis) {
     for (int number = 1; number <= 20; ++number) {
       TestRun run(run_plan(odd_model(), 2, 3), axis, 2);
-      load_checkpoint(step(number), run.engine, run.adamw);
+      load_checkpoint(step(number), run.engine, *run.optimizer);
       run.expect_known_values(DType::kF32);
     }
   });

@@ -67,16 +67,20 @@ class TestRun {
  public:
   // Weights of `seed`, moments of zero.
   TestRun(const plan::RunPlan& plan, comm::Communicator& axis, std::uint64_t seed = 1)
-      : weights_(seed), plan_(plan), engine(plan_, axis, weights_), adamw(plan_, engine.states()) {}
+      : weights_(seed),
+        plan_(plan),
+        engine(plan_, axis, weights_),
+        optimizer(optim::make_optimizer(plan_, engine.states(), axis)) {}
 
   void fill_with_known_values() {
     const at::NoGradGuard no_grad;
-    for (const LocalPiece& piece : local_pieces(engine, adamw, Part::kHeld)) piece.values.copy_(known_values(piece));
+    for (const LocalPiece& piece : local_pieces(engine, *optimizer, Part::kHeld))
+      piece.values.copy_(known_values(piece));
     engine.publish();
   }
   // `saved` is the compute dtype of the run that saved: frozen weights have been rounded to it.
   void expect_known_values(DType saved) {
-    for (const LocalPiece& piece : local_pieces(engine, adamw, Part::kHeld)) {
+    for (const LocalPiece& piece : local_pieces(engine, *optimizer, Part::kHeld)) {
       at::Tensor expected = known_values(piece);
       if (piece.kind == TensorKind::kWeight) expected = expected.to(tensor::scalar_type(saved));
       EXPECT_TRUE(at::equal(piece.values, expected.to(piece.values.scalar_type()))) << piece.stored_name();
@@ -88,7 +92,7 @@ class TestRun {
   plan::RandomWeights weights_;
   plan::RunPlan plan_;
   shard::Engine engine;
-  optim::AdamW adamw;
+  std::unique_ptr<optim::Optimizer> optimizer;
 
  private:
   // Every copy in compute dtype that this rank holds comes from the masters.
@@ -129,8 +133,8 @@ class CheckpointTest : public ::testing::Test {
     comm::run_ranks(ranks, [&](comm::Communicator& axis) {
       TestRun run(run_plan(odd_model(), ranks, stage), axis);
       run.fill_with_known_values();
-      run.adamw.set_updates(number);
-      save_checkpoint(request(number, keep), run.engine, run.adamw);
+      run.optimizer->set_updates(number);
+      save_checkpoint(request(number, keep), run.engine, *run.optimizer);
     });
   }
   std::vector<std::string> names() const {

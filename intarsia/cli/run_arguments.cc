@@ -60,6 +60,8 @@ void RunArguments::add_to(CLI::App& app) {
     CLI::Option* option = app.add_option(spec.name, values_[spec.name], help_of(spec));
     const bool many = spec.type == FlagType::kTexts || spec.type == FlagType::kNumbers;
     if (!many) option->expected(1);
+    // CLI11 would take "[...]" for a list of words.
+    if (spec.type == FlagType::kJson) option->allow_extra_args(false);
   }
 }
 

@@ -33,6 +33,13 @@ std::string objection(const FlagSpec& spec, const std::string& text) {
       if (!number || !std::isfinite(*number)) return "a finite number is expected";
       return *number >= spec.min ? "" : concat("at least ", shortest(spec.min), " is expected");
     }
+    case FlagType::kJson:
+      try {
+        formats::parse_json(text, "");
+        return {};
+      } catch (const formats::JsonError& error) {
+        return concat("JSON is expected: ", error.detail());
+      }
     case FlagType::kText:
     case FlagType::kTexts:
       return text.empty() ? "is empty" : "";
@@ -111,7 +118,9 @@ void read_intarsia_section(const JsonMember& section, Draft& draft) {
       return item.kind == Kind::kString || (is_switch && item.kind == Kind::kBool);
     };
     bool good = true;
-    if (member.value.kind == Kind::kArray) {
+    if (spec->type == FlagType::kJson) {
+      value.values.push_back(member.value.show(std::string::npos - 4));
+    } else if (member.value.kind == Kind::kArray) {
       for (const JsonValue& item : member.value.items) {
         good = good && fits(item);
         value.values.push_back(text_of(item));

@@ -90,6 +90,34 @@ std::string deepspeed_class(const OptimizerConfig& optimizer, bool on_cpu) {
   return optimizer.type;
 }
 
+// The parameters that the optimizer's type has, by the names of optimizer.params.
+Json optimizer_params(const OptimizerConfig& from) {
+  const TypeSpec* type = find_optimizer(from.type);
+  Json out = Json::object();
+  const auto put = [&](const char* name, const Json& value) {
+    if (type == nullptr || type->has(name)) out[name] = value;
+  };
+  put("lr", from.lr);
+  put("betas", {from.beta1, from.beta2});
+  put("eps", from.algorithm == "adafactor" ? Json{from.eps, from.eps2} : Json(from.eps));
+  put("weight_decay", from.weight_decay);
+  if (type == nullptr) return out;
+  if (from.algorithm == "adam") out["adam_w_mode"] = false;
+  if (!from.bias_correction) put("bias_correction", false);
+  put("momentum", from.momentum);
+  put("dampening", from.dampening);
+  put("nesterov", from.nesterov);
+  put("lr_decay", from.lr_decay);
+  put("initial_accumulator_value", from.initial_accumulator_value);
+  put("max_coeff", from.max_coeff);
+  put("min_coeff", from.min_coeff);
+  put("beta2_decay", from.beta2_decay);
+  put("d", from.clip_threshold);
+  if (from.muon_lr) put("muon_lr", *from.muon_lr);
+  if (from.adam_lr) put("adam_lr", *from.adam_lr);
+  return out;
+}
+
 Json optimizer(const Resolved& resolved) {
   const OptimizerConfig& from = resolved.config.optimizer;
   Json out = {{"source", source_word(from.source, "caller")}, {"type", or_null(from.type)}};
@@ -108,7 +136,20 @@ Json optimizer(const Resolved& resolved) {
     out["max_coeff"] = from.max_coeff;
     out["min_coeff"] = from.min_coeff;
   }
-  if (from.algorithm == "sgd" || from.algorithm == "muon") out["momentum"] = from.momentum;
+  const Json params = optimizer_params(from);
+  for (const char* name : {"momentum", "dampening", "nesterov", "lr_decay", "initial_accumulator_value", "beta2_decay",
+                           "d", "muon_lr", "adam_lr"})
+    if (params.contains(name)) out[name] = params[name];
+  return out;
+}
+
+Json param_groups(const OptimizerConfig& from) {
+  Json out = Json::array();
+  for (const ParamGroupConfig& group : from.groups) {
+    Json& item = out.emplace_back(Json{{"params", group.patterns}});
+    if (group.lr) item["lr"] = *group.lr;
+    if (group.weight_decay) item["weight_decay"] = *group.weight_decay;
+  }
   return out;
 }
 
@@ -236,6 +277,8 @@ Json effective_json(const Resolved& resolved) {
   out["loss_scale"] = loss_scale(config.loss_scale);
   out["gradient_clipping"] = config.gradient_clipping;
   out["optimizer"] = optimizer(resolved);
+  out["param_groups"] = param_groups(config.optimizer);
+  out["ema"] = config.optimizer.ema_decay > 0 ? Json{{"decay", config.optimizer.ema_decay}} : Json(nullptr);
   out["scheduler"] = scheduler(config.scheduler);
   out["offload"] = {{"optimizer", offload(config.offload_optimizer, false)},
                     {"param", offload(config.offload_param, true)}};
@@ -291,17 +334,12 @@ Json resolved_config_json(const Resolved& resolved) {
                               {"stage3_gather_16bit_weights_on_model_save", config.save_16bit_model}};
   const OptimizerConfig& from = config.optimizer;
   if (from.source != Source::kCaller) {
-    out["optimizer"] = {{"type", from.type},
-                        {"params",
-                         {{"lr", from.lr},
-                          {"betas", {from.beta1, from.beta2}},
-                          {"eps", from.eps},
-                          {"weight_decay", from.weight_decay}}}};
-    if (from.algorithm == "adam") out["optimizer"]["params"]["adam_w_mode"] = false;
-    if (!from.bias_correction) out["optimizer"]["params"]["bias_correction"] = false;
+    out["optimizer"] = {{"type", from.type}, {"params", optimizer_params(from)}};
   }
   const SchedulerConfig& schedule = config.scheduler;
   Json settings = run(config);
+  if (!from.groups.empty()) settings["param_groups"] = param_groups(from);
+  if (from.ema_decay > 0) settings["ema"] = {{"decay", from.ema_decay}};
   for (const char* key : {"ranks", "out", "fresh", "dry_run", "force", "resume", "resume_with_changes"})
     settings.erase(key);
   for (auto at = settings.begin(); at != settings.end();) {
@@ -317,8 +355,13 @@ Json resolved_config_json(const Resolved& resolved) {
     settings["lr_schedule"] = schedule.list;
   } else if (schedule.source != Source::kCaller) {
     settings["schedule"] = schedule.type;
-    settings["warmup"] = schedule.warmup_steps;
+    settings["warmup"] = schedule.warmup_share > 0 ? Json(schedule.warmup_share) : Json(schedule.warmup_steps);
+    Json params = Json::object();
+    for (const auto& [name, text] : schedule.params)
+      if (name != "num_warmup_steps" && name != "num_training_steps" && !name.starts_with("min_lr"))
+        params[name] = parsed(text);
     if (schedule.min_lr_ratio > 0) settings["min_lr_ratio"] = schedule.min_lr_ratio;
+    if (!params.empty()) settings["schedule_params"] = std::move(params);
   }
   if (config.activation_checkpointing.section_present) out["activation_checkpointing"] = Json::object();
   out["intarsia"] = std::move(settings);

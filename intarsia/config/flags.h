@@ -8,7 +8,7 @@
 
 namespace intarsia::config {
 
-enum class FlagType { kSwitch, kInteger, kNumber, kText, kTexts, kNumbers, kOnOff };
+enum class FlagType { kSwitch, kInteger, kNumber, kText, kTexts, kNumbers, kOnOff, kJson };
 
 struct FlagSpec {
   std::string name;                  // "--batch-size"

@@ -137,7 +137,7 @@ TEST(Resolve, WhatIsNotBuiltIsRefusedByTrainByName) {
   EXPECT_EQ(
       first(R"({"train_batch_size": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"),
       "zero_optimization.offload_optimizer.device");
-  EXPECT_EQ(first(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb"}})"), "optimizer.type");
+  EXPECT_EQ(first(R"({"train_batch_size": 4, "optimizer": {"type": "OneBitLamb"}})"), "optimizer.type");
   EXPECT_EQ(first(R"({"train_batch_size": 4, "data_types": {"grad_accum_dtype": "bf16"}})"),
             "data_types.grad_accum_dtype");
   EXPECT_EQ(first(R"({"train_batch_size": 4, "autotuning": {"enabled": true}})"), "autotuning");

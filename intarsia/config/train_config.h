@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "intarsia/config/optimizer_config.h"
 
 namespace intarsia::config {
 
 enum class Precision { kFp32, kFp16, kBf16 };
-
-// Who asked for an optimizer or a scheduler. kCaller: nobody; the program that reads the file brings its own.
-enum class Source { kCaller, kConfig, kTrainer, kFlag };
 
 // train_batch_size = micro_batch_size x accumulation x data-parallel ranks; always checked.
 struct BatchConfig {
@@ -32,51 +30,6 @@ struct LossScaleConfig {
   std::int64_t hysteresis = 2;          // overflows in a row before the scale halves; larger: slower fall
   bool consecutive_hysteresis = false;  // an update without overflow restores the hysteresis
   double min = 1;                       // the scale never falls below
-};
-
-// The optimizer. Defaults are those of the DeepSpeed JSON (lr 1e-3) unless a trainer or flags bring it (lr 5e-5).
-struct OptimizerConfig {
-  Source source = Source::kCaller;
-  std::string type;                 // as asked: "AdamW", "Adam", "Lamb"; empty with kCaller
-  std::string algorithm = "adamw";  // what it means: adamw, adam (decay added to the gradient), lamb, lion, sgd, ...
-  bool torch_adam = false;          // no effect here; config show names the class that DeepSpeed would build
-  double lr = 1e-3;                 // base rate, per update
-  double beta1 = 0.9;               // decay of the first moment; larger: smoother, slower to react
-  double beta2 = 0.999;             // decay of the second moment
-  double eps = 1e-8;                // added to the root of the second moment; larger: smaller steps of rare parameters
-  double weight_decay = 0;          // per unit of lr (decoupled with adamw)
-  bool bias_correction = true;
-  double momentum = 0;                      // sgd, muon
-  double max_coeff = 10, min_coeff = 0.01;  // lamb's limits of the trust ratio
-};
-
-// The schedule of the learning rate, as asked; plan::schedule_of makes the function of the update's number.
-struct SchedulerConfig {
-  Source source = Source::kCaller;  // kCaller: none asked, the rate is constant
-  std::string type;  // WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest; constant, constant_with_warmup,
-                     // linear, cosine, cosine_with_min_lr (Hugging Face); list (intarsia.lr_schedule)
-  std::vector<std::pair<std::string, std::string>> params;  // what was asked, values as JSON text, "auto" resolved
-  // DeepSpeed's, with DeepSpeed's defaults. Rates are per update, steps count optimizer updates.
-  double warmup_min_lr = 0;
-  std::optional<double> warmup_max_lr;  // absent: WarmupLR takes the optimizer's lr, WarmupDecayLR 1e-3
-  double warmup_min_ratio = 0;
-  double cos_min_ratio = 1e-4;
-  bool log_warmup = true;
-  std::int64_t warmup_steps = 0;
-  std::int64_t total_steps = 0;
-  // Hugging Face's cosine_with_min_lr and cosine.
-  double min_lr_ratio = 0;   // floor / lr
-  double num_cycles = 0.5;   // half waves
-  std::vector<double> list;  // update n uses list[n - 1]; after the end the last value
-  // OneCycle and LRRangeTest.
-  double cycle_min_lr = 0, cycle_max_lr = 1e-3, decay_lr_rate = 0;
-  std::int64_t cycle_first_steps = 2000, cycle_second_steps = 2000;
-  std::int64_t cycle_first_stairs = 0, cycle_second_stairs = 0, decay_steps = 0;
-  bool cycle_momentum = true;
-  double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
-  double range_min_lr = 1e-3, range_step_rate = 1;
-  std::int64_t range_steps = 2000;
-  bool range_staircase = false;
 };
 
 // Where optimizer state or parameters rest outside the device. Parsed and shown; `train` refuses it by name.

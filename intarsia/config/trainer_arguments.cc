@@ -247,22 +247,10 @@ class Trainer {
       }
       return;
     }
-    // Hugging Face's default, linear, ends with the run: without its length, a file that is only shown has no schedule.
-    if (type == nullptr && draft_.find_asked("steps") == nullptr && !draft_.input.for_training) {
-      draft_.report(Report::Level::kNote, "scheduler", {},
-                    "the trainer's default is linear; its rates need total_steps or --steps and are not shown");
-      return;
-    }
     put("schedule", "lr_scheduler_type", type != nullptr ? text(*type) : "linear");
     const JsonMember* more = given("lr_scheduler_kwargs");
     if (more == nullptr) return;
-    for (const JsonMember& member : more->value.members) {
-      if (member.key == "min_lr_rate") {
-        put("min_lr_ratio", "lr_scheduler_kwargs.min_lr_rate", text(member));
-      } else {
-        problem("lr_scheduler_kwargs." + member.key, member, "not supported; min_lr_rate is");
-      }
-    }
+    put("schedule_params", "lr_scheduler_kwargs", more->value.show(std::string::npos - 4));
   }
 
   void hidden_size() {

@@ -47,7 +47,7 @@ double exchange(const shard::Engine& engine, const WindowSums& sums, const RankR
 
 }  // namespace
 
-StepResult finish_step(shard::Engine& engine, AdamW& optimizer, LossScale& loss_scale, const WindowSums& own,
+StepResult finish_step(shard::Engine& engine, Optimizer& optimizer, LossScale& loss_scale, const WindowSums& own,
                        const std::function<RankReport()>& report, const GradientHook& on_gradients) {
   const plan::RunPlan& plan = engine.plan();
   engine.finish_window();

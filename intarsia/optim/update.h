@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "intarsia/optim/adamw.h"
 #include "intarsia/optim/loss_scale.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/shard/engine.h"
 
 namespace intarsia::optim {
@@ -48,7 +48,7 @@ using GradientHook = std::function<void(double average)>;
 // Every rank gets the same result. A loss or a norm that is not finite leaves weights, moments and schedule as they
 // are, and moves the loss scale. The backward passes must have used loss_scale.scale(). `report` is asked once, after
 // the reduction. Collective: all ranks of the engine's axis.
-StepResult finish_step(shard::Engine& engine, AdamW& optimizer, LossScale& loss_scale, const WindowSums& own,
+StepResult finish_step(shard::Engine& engine, Optimizer& optimizer, LossScale& loss_scale, const WindowSums& own,
                        const std::function<RankReport()>& report, const GradientHook& on_gradients = {});
 
 }  // namespace intarsia::optim

@@ -38,15 +38,53 @@ double warmup_cosine(const LrSchedule& s, std::int64_t t) {
   return s.base_lr * (s.cos_min_ratio + (1 - s.cos_min_ratio) * (1 + std::cos(std::numbers::pi * progress)) / 2);
 }
 
+double at_least_one(std::int64_t n) { return static_cast<double>(std::max<std::int64_t>(1, n)); }
+
+double half_wave(double turns) { return 0.5 * (1 + std::cos(std::numbers::pi * turns)); }
+
+// warmup_stable_decay's multiplier at its counter.
+double stable_share(const LrSchedule& s, std::int64_t current) {
+  const auto floored = [&](double share) { return std::max(0.0, share * (1 - s.min_lr_ratio) + s.min_lr_ratio); };
+  const std::int64_t stable = s.stable_steps >= 0 ? s.stable_steps : s.total_steps - s.warmup_steps - s.fall_steps;
+  if (current < s.warmup_steps) {
+    const double progress = static_cast<double>(current) / at_least_one(s.warmup_steps);
+    return floored(s.warmup_ramp == Ramp::kLinear   ? progress
+                   : s.warmup_ramp == Ramp::kCosine ? 1 - half_wave(progress)
+                                                    : 1 - std::sqrt(1 - progress));
+  }
+  const std::int64_t fallen = current - s.warmup_steps - stable;
+  if (fallen < 0) return 1;
+  if (fallen >= s.fall_steps) return s.min_lr_ratio;
+  const double progress = static_cast<double>(fallen) / at_least_one(s.fall_steps);
+  return floored(s.fall_ramp == Ramp::kLinear   ? 1 - progress
+                 : s.fall_ramp == Ramp::kCosine ? half_wave(s.num_cycles * 2 * progress)
+                                                : 1 - std::sqrt(progress));
+}
+
 // Hugging Face's multiplier at its counter `current` (0 for the first update).
 double hf_share(const LrSchedule& s, std::int64_t current) {
-  const auto at_least_one = [](std::int64_t n) { return static_cast<double>(std::max<std::int64_t>(1, n)); };
+  if (s.kind == ScheduleKind::kHfWarmupStableDecay) return stable_share(s, current);
   if (current < s.warmup_steps) return static_cast<double>(current) / at_least_one(s.warmup_steps);
   const double rest = at_least_one(s.total_steps - s.warmup_steps);
+  if (s.kind == ScheduleKind::kHfInverseSqrt) {
+    const auto scale = static_cast<double>(s.timescale > 0      ? s.timescale
+                                           : s.warmup_steps > 0 ? s.warmup_steps
+                                                                : 10'000);
+    return 1 / std::sqrt((static_cast<double>(current - s.warmup_steps) + scale) / scale);
+  }
+  if (s.kind == ScheduleKind::kHfPolynomial) {
+    if (current > s.total_steps) return s.lr_end / s.base_lr;
+    const double left = 1 - static_cast<double>(current - s.warmup_steps) / rest;
+    return ((s.base_lr - s.lr_end) * std::pow(left, s.power) + s.lr_end) / s.base_lr;
+  }
   if (s.kind == ScheduleKind::kHfConstantWithWarmup) return 1;
   if (s.kind == ScheduleKind::kHfLinear) return std::max(0.0, static_cast<double>(s.total_steps - current) / rest);
   const double progress = static_cast<double>(current - s.warmup_steps) / rest;
-  const double wave = 0.5 * (1 + std::cos(std::numbers::pi * s.num_cycles * 2 * progress));
+  if (s.kind == ScheduleKind::kHfCosineWithRestarts) {
+    const double turns = s.num_cycles * progress;
+    return progress >= 1 ? 0 : half_wave(turns - std::floor(turns));
+  }
+  const double wave = half_wave(s.num_cycles * 2 * progress);
   if (s.kind == ScheduleKind::kHfCosine) return std::max(0.0, wave);
   return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
 }
@@ -101,6 +139,10 @@ double LrSchedule::lr_at_update(std::int64_t update) const {
     case ScheduleKind::kHfLinear:
     case ScheduleKind::kHfCosine:
     case ScheduleKind::kHfCosineWithMinLr:
+    case ScheduleKind::kHfCosineWithRestarts:
+    case ScheduleKind::kHfPolynomial:
+    case ScheduleKind::kHfInverseSqrt:
+    case ScheduleKind::kHfWarmupStableDecay:
       return base_lr * hf_share(*this, update - 1);
     case ScheduleKind::kList:
       INTARSIA_CHECK(kConfig, !list.empty(), "intarsia.lr_schedule is an empty list; at least one rate is needed");
@@ -119,6 +161,30 @@ double LrSchedule::beta1_at_update(std::int64_t update) const {
   const double decay = decay_intervals(*this, t);
   if (decay >= 0) return cycle_max_mom * (1 + decay_mom_rate * decay);
   return cycle_max_mom - (cycle_max_mom - cycle_min_mom) * cycle_height(*this, t);
+}
+
+bool LrSchedule::ends_with_the_run() const {
+  switch (kind) {
+    case ScheduleKind::kWarmupDecayLR:
+    case ScheduleKind::kWarmupCosineLR:
+    case ScheduleKind::kHfLinear:
+    case ScheduleKind::kHfCosine:
+    case ScheduleKind::kHfCosineWithMinLr:
+    case ScheduleKind::kHfCosineWithRestarts:
+    case ScheduleKind::kHfPolynomial:
+      return true;
+    case ScheduleKind::kHfWarmupStableDecay:
+      return stable_steps < 0;
+    case ScheduleKind::kConstant:
+    case ScheduleKind::kWarmupLR:
+    case ScheduleKind::kHfConstantWithWarmup:
+    case ScheduleKind::kHfInverseSqrt:
+    case ScheduleKind::kList:
+    case ScheduleKind::kOneCycle:
+    case ScheduleKind::kLrRangeTest:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace intarsia::plan

@@ -6,6 +6,8 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/plan/arch/llama.h"
+#include "intarsia/plan/optimizer_of_config.h"
+#include "intarsia/plan/optimizer_states.h"
 
 namespace intarsia::plan {
 namespace {
@@ -34,20 +36,6 @@ CommBackend backend_of(config::Backend backend) {
   return CommBackend::kShm;
 }
 
-OptimizerPlan optimizer_of(const config::TrainConfig& config) {
-  const config::OptimizerConfig& from = config.optimizer;
-  INTARSIA_CHECK(kUnsupported, from.algorithm == "adamw" || from.algorithm == "adam", "optimizer ", from.type,
-                 " is not supported yet; supported: AdamW, Adam");
-  return {.decoupled_decay = from.algorithm == "adamw",
-          .bias_correction = from.bias_correction,
-          .lr = from.lr,
-          .beta1 = from.beta1,
-          .beta2 = from.beta2,
-          .eps = from.eps,
-          .weight_decay = from.weight_decay,
-          .no_decay_1d = config.run.no_decay_1d};
-}
-
 // A reduction in 16 bits divides first, so that sums stay in range. Source: DeepSpeed 0.19, averaging of gradients.
 void set_reduction(const config::TrainConfig& config, RunPlan& plan) {
   const config::CommunicationConfig& asked = config.communication;
@@ -66,6 +54,18 @@ LossScalePlan loss_scale_of(const config::LossScaleConfig& from) {
           .hysteresis = from.hysteresis,
           .consecutive_hysteresis = from.consecutive_hysteresis,
           .min = from.min};
+}
+
+// What gathers whole parameters knows one shard group only.
+void check_shard_groups(const RunPlan& plan) {
+  if (plan.placement.replicas == 1) return;
+  const OptimizerKind kind = plan.optimizer.kind;
+  INTARSIA_CHECK(
+      kUnsupported, kind != OptimizerKind::kLamb && kind != OptimizerKind::kAdafactor && kind != OptimizerKind::kMuon,
+      "LAMB, Adafactor and Muon do not work with several shard groups yet; use one of the other optimizers, or "
+      "leave shard groups and hpZ out");
+  INTARSIA_CHECK(kUnsupported, plan.optimizer.ema_decay == 0,
+                 "the moving average (ema) does not work with several shard groups yet; leave one of them out");
 }
 
 bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
@@ -162,7 +162,9 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.seq_len = seq_len;
   plan.steps = steps;
   plan.gradient_clipping = config.gradient_clipping;
-  plan.optimizer = optimizer_of(config);
+  plan.optimizer = optimizer_of(config, plan.model);
+  if (config.bf16_optimizer_states) plan.optimizer.state_dtype = DType::kBF16;
+  check_shard_groups(plan);
   plan.schedule = schedule_of(config);
   if (plan.schedule.total_steps == 0) plan.schedule.total_steps = steps;
   plan.recompute = config.run.recompute == config::Recompute::kFull ? Recompute::kFull : Recompute::kNone;
@@ -192,12 +194,12 @@ std::int64_t tree_levels(const RunPlan& plan) {
 
 std::int64_t state_bytes(const RunPlan& plan) {
   const auto compute = static_cast<std::int64_t>(dtype_size(plan.compute_dtype));
-  std::int64_t bytes = 0;
+  std::int64_t bytes = optimizer_state_bytes(plan);
   for (const FlatLayout& flat : plan.flats) {
     const auto numel = [&](Rest rest) { return resting(flat, rest, plan.grid(), 0).size(); };
     bytes += compute * numel(plan.placement.params);
     if (!flat.trainable) continue;
-    bytes += 4 * numel(plan.placement.grads) * (1 + tree_levels(plan)) + 8 * numel(plan.placement.optimizer);
+    bytes += 4 * numel(plan.placement.grads) * (1 + tree_levels(plan));
     if (plan.compute_dtype != plan.master_dtype)
       bytes += static_cast<std::int64_t>(dtype_size(plan.master_dtype)) * numel(plan.placement.optimizer);
   }

@@ -70,7 +70,7 @@ std::optional<formats::Tokenizer> find_tokenizer(const plan::ModelSource& model)
 }
 
 TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource& model, const std::string& out) {
-  const config::TrainConfig& config = resolved.config;
+  config::TrainConfig config = resolved.config;
   TrainJob job;
   job.model = model.config;
   job.model_directory = model.directory;
@@ -99,6 +99,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   }
   job.sampler = sampler_options(config, job.dataset->num_samples());
   const std::int64_t steps = config.run.steps > 0 ? config.run.steps : data::planned_updates(job.sampler);
+  config::settle_length(config.scheduler, steps);
   job.plan = plan::make_run_plan(config, model.config, job.dataset->seq_len(), steps);
   if (job.plan.reproducible) {
     job.sampler.micro_batch = job.plan.micro_batch;
@@ -119,7 +120,7 @@ Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
   const auto weights = open_weights(job.model_directory, job.random_weights, job.plan);
   assembly.engine = std::make_unique<shard::Engine>(job.plan, axes, *weights);
   assembly.model = models::make_model(job.model, job.plan.model, job.plan.recompute);
-  assembly.optimizer = std::make_unique<optim::AdamW>(job.plan, assembly.engine->states());
+  assembly.optimizer = optim::make_optimizer(job.plan, assembly.engine->states(), axes.world);
   assembly.loss_scale = std::make_unique<optim::LossScale>(job.plan.loss_scale);
   return assembly;
 }

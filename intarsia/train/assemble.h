@@ -6,8 +6,8 @@
 #include "intarsia/comm/data_axes.h"
 #include "intarsia/config/resolve.h"
 #include "intarsia/models/model.h"
-#include "intarsia/optim/adamw.h"
 #include "intarsia/optim/loss_scale.h"
+#include "intarsia/optim/optimizer.h"
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/shard/engine.h"
 #include "intarsia/train/job.h"
@@ -23,7 +23,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
 struct Assembly {
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<models::Model> model;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::LossScale> loss_scale;
 };
 

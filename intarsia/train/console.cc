@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/plan/make_run_plan.h"
 
@@ -28,6 +29,29 @@ std::string count(std::int64_t value) {
   if (value >= 1'000'000'000) return fixed(static_cast<double>(value) / 1e9, 2) + "B";
   if (value >= 1'000'000) return fixed(static_cast<double>(value) / 1e6, 2) + "M";
   return std::to_string(value);
+}
+
+std::string optimizer_text(const plan::OptimizerPlan& optimizer) {
+  using plan::OptimizerKind;
+  const auto betas = [&] { return concat(", betas ", shortest(optimizer.beta1), " ", shortest(optimizer.beta2)); };
+  const auto momentum = [&] { return concat(", momentum ", shortest(optimizer.momentum)); };
+  switch (optimizer.kind) {
+    case OptimizerKind::kAdam:
+      return (optimizer.decoupled_decay ? "AdamW" : "Adam") + betas();
+    case OptimizerKind::kSgd:
+      return "SGD" + momentum();
+    case OptimizerKind::kLion:
+      return "Lion" + betas();
+    case OptimizerKind::kAdagrad:
+      return "Adagrad";
+    case OptimizerKind::kLamb:
+      return "LAMB" + betas();
+    case OptimizerKind::kAdafactor:
+      return "Adafactor";
+    case OptimizerKind::kMuon:
+      return "Muon" + momentum() + " (AdamW for vectors, embedding and head)";
+  }
+  return "";
 }
 
 }  // namespace
@@ -94,8 +118,7 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
       << " tokens a step (" << plan.micro_batch << " a rank x " << plan.accumulation << " micro-steps x " << plan.ranks
       << " ranks), " << plan.steps << " steps\n"
-      << "optimizer  " << (plan.optimizer.decoupled_decay ? "AdamW" : "Adam") << ", lr " << rate << ", betas "
-      << shortest(plan.optimizer.beta1) << " " << shortest(plan.optimizer.beta2) << ", weight decay "
+      << "optimizer  " << optimizer_text(plan.optimizer) << ", lr " << rate << ", weight decay "
       << shortest(plan.optimizer.weight_decay) << "; gradient norm "
       << (plan.gradient_clipping > 0 ? "clipped to " + shortest(plan.gradient_clipping) : "not clipped") << "\n"
       << precision_line(plan) << "memory     " << format_bytes(plan::state_bytes(plan))

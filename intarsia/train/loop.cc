@@ -39,14 +39,6 @@ constexpr std::int64_t kStepsUntilSteady = 3;
 
 bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
 
-// Whether a schedule's shape follows the number of updates, so that a longer run is another one from its start.
-bool ends_with_the_run(const plan::LrSchedule& schedule) {
-  using plan::ScheduleKind;
-  return schedule.kind == ScheduleKind::kWarmupDecayLR || schedule.kind == ScheduleKind::kWarmupCosineLR ||
-         schedule.kind == ScheduleKind::kHfLinear || schedule.kind == ScheduleKind::kHfCosine ||
-         schedule.kind == ScheduleKind::kHfCosineWithMinLr;
-}
-
 class Loop {
  public:
   Loop(const TrainJob& job, const comm::DataAxes& axes)
@@ -96,7 +88,7 @@ void Loop::open_run() {
 
 void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
   std::vector<std::string> changed =
-      changed_keys(manifest.config, job_.config_json, ends_with_the_run(job_.plan.schedule), !job_.plan.reproducible);
+      changed_keys(manifest.config, job_.config_json, job_.plan.schedule.ends_with_the_run(), !job_.plan.reproducible);
   std::erase_if(changed, [&](const std::string& key) {
     for (const std::string& allowed : job_.loop.changes_allowed)
       if (key == allowed || key.starts_with(allowed + ".") || key.ends_with("." + allowed)) return true;
@@ -131,10 +123,11 @@ void Loop::resume() {
     from = *found.path;
     verify = checkpoint::Verify::kSizes;  // the search has read every byte already
   }
+  // Before the tensors: another optimizer is first of all another setting.
+  check_unchanged(checkpoint::read_manifest(from));
+  check_logical_micro_batches(checkpoint::read_manifest(from));
   const checkpoint::Manifest manifest =
       checkpoint::load_checkpoint(from, *assembly_.engine, *assembly_.optimizer, verify);
-  check_unchanged(manifest);
-  check_logical_micro_batches(manifest);
   progress_ = manifest.progress;
   if (job_.plan.loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
   saved_step_ = progress_.step;
@@ -229,12 +222,17 @@ RunEnd Loop::finish(bool stopped) {
   }
   checkpoint::export_hf(*assembly_.engine, job_.model, path("model"),
                         {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory});
+  const bool averaged = job_.plan.optimizer.ema_decay > 0;
+  if (averaged)
+    checkpoint::export_hf(
+        *assembly_.engine, job_.model, path("model-ema"),
+        {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory, .average = assembly_.optimizer.get()});
   if (is_first_)
     console_.note(
         concat("done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ", path("loss.svg"),
-               "\n  model       ", path("model"), "\n  try it      intarsia generate --model ", path("model"),
-               " --prompt \"...\"",
-               ends_with_the_run(job_.plan.schedule) ? "" : "\n  go on       the same command with more --steps"));
+               "\n  model       ", path("model"), averaged ? concat("\n  average     ", path("model-ema")) : "",
+               "\n  try it      intarsia generate --model ", path("model"), " --prompt \"...\"",
+               job_.plan.schedule.ends_with_the_run() ? "" : "\n  go on       the same command with more --steps"));
   return RunEnd::kDone;
 }
 

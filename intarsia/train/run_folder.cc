@@ -68,8 +68,8 @@ std::vector<std::string> changed_keys(const std::string& before, const std::stri
   const nlohmann::json b = nlohmann::json::parse(now, nullptr, false).flatten();
   std::vector<std::string> keys;
   const auto note = [&](const std::string& path) {
-    const bool free =
-        (is_free(path) && !(steps_matter && path == "/intarsia/steps")) || (!layout_matters && is_layout(path));
+    const bool length = path == "/intarsia/steps" || path == "/intarsia/epochs";
+    const bool free = (is_free(path) && !(steps_matter && length)) || (!layout_matters && is_layout(path));
     if (!free && std::ranges::find(keys, path.substr(1)) == keys.end()) keys.push_back(path.substr(1));
   };
   for (const auto& [path, value] : a.items())

@@ -16,7 +16,7 @@ data::Batch with_a_row(data::Batch batch) {
 
 }  // namespace
 
-StepResult train_step(shard::Engine& engine, models::Model& model, optim::AdamW& optimizer,
+StepResult train_step(shard::Engine& engine, models::Model& model, optim::Optimizer& optimizer,
                       optim::LossScale& loss_scale, std::int64_t num_micro_steps,
                       const std::function<data::Batch(std::int64_t)>& next_batch,
                       const std::function<RankReport()>& report, const GradientHook& on_gradients) {

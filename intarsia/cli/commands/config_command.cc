@@ -20,7 +20,8 @@ constexpr int kUpdates[] = {1, 2, 3, 10, 100};
 Json effective_with_rates(const config::Resolved& resolved) {
   Json effective = config::effective_json(resolved);
   Json& scheduler = effective["scheduler"];
-  if (resolved.config.optimizer.source == config::Source::kCaller && scheduler["source"] == "none") {
+  const bool nobodys = resolved.config.optimizer.source == config::Source::kCaller && scheduler["source"] == "none";
+  if (nobodys || config::waits_for_length(resolved.config.scheduler)) {
     scheduler["lr_at_update"] = nullptr;
     return effective;
   }

@@ -76,6 +76,7 @@ int train_command(int argc, char** argv) {
   // Libraries may split sums by threads, and the default follows the number of ranks.
   job.plan.threads = job.plan.reproducible && threads == 0 ? 1 : threads_of(source, threads);
   job.plan.backend = effective_backend(source, job.plan.backend);
+  config::settle_length(resolved.config.scheduler, job.plan.steps);
   job.config_json = config::resolved_config_json(resolved).dump(2) + "\n";
   const std::string too_large = predict_memory(source, job);
   if (source.environment && is_first)

@@ -158,7 +158,8 @@ void add_zero(std::vector<KeySpec>& keys) {
        flag(zero("override_module_apply"), "true", E::kNoEffect, "no function is replaced"),
        flag(zero("log_trace_cache_warnings"), "false", E::kNoEffect, "the order of units is known before the run"),
        flag(zero("enable_sanity_checks"), "false", E::kNoEffect, "the checks are always on"),
-       flag(zero("save_muon_momentum_buffer_in_memory"), "false", E::kNoEffect, "Muon is not built"),
+       flag(zero("save_muon_momentum_buffer_in_memory"), "false", E::kNoEffect,
+            "Muon's momentum rests where all optimizer state does"),
        anything(zero("leaf_module"), E::kNoEffect, "units are embeddings, blocks and heads"),
        anything(zero("zenflow"), E::kLater, "ZenFlow is not built")});
   for (const std::string& section : {zero("offload_optimizer"), zero("offload_param")}) {
@@ -286,15 +287,21 @@ std::vector<TypeSpec> make_optimizers() {
             number("factor_threshold", "0.1", 0)});
   const std::vector<KeySpec> muon =
       with({numbers("betas", "[0.9, 0.999]"), number("eps", "1e-8", 0), number("momentum", "0.95", 0),
-            number("muon_lr", "", 0), number("adam_lr", "", 0), choice("ns_method", "\"gram\"", {"gram", "standard"})});
+            number("muon_lr", "", 0), number("adam_lr", "", 0), flag("nesterov", "true"),
+            choice("ns_method", "\"gram\"", {"gram", "standard"}, E::kNoEffect,
+                   "both are one iteration in another order of operations")});
   const std::vector<KeySpec> sgd =
       with({number("momentum", "0", 0), number("dampening", "0", 0), flag("nesterov", "false")});
   return {{"AdamW", "adamw", adam},
           {"Adam", "adamw", adam},
           {"Lamb", "lamb", lamb},
-          {"Adagrad", "adagrad", with({number("eps", "1e-10", 0)})},
+          {"Adagrad", "adagrad",
+           with({number("eps", "1e-10", 0), number("lr_decay", "0", 0), number("initial_accumulator_value", "0", 0)})},
           {"Lion", "lion", with({numbers("betas", "[0.9, 0.99]")})},
           {"SGD", "sgd", sgd},
+          {"Adafactor", "adafactor",
+           with({at_most(0, number("beta2_decay", "-0.8", -kNoLimit)),
+                 numbers("eps", "[1.1920928955078125e-07, 0.001]"), number("d", "1.0", 1)})},
           {"Muon", "muon", muon},
           {"OneBitAdam", "onebitadam", one_bit},
           {"ZeroOneAdam", "zerooneadam", one_bit},
@@ -345,6 +352,11 @@ const TypeSpec* find_type(const std::vector<TypeSpec>& types, std::string_view n
 const std::vector<KeySpec>& deepspeed_keys() {
   static const std::vector<KeySpec> kKeys = make_keys();
   return kKeys;
+}
+
+const KeySpec* TypeSpec::find(std::string_view wanted) const {
+  const auto found = std::ranges::find(params, wanted, &KeySpec::path);
+  return found == params.end() ? nullptr : &*found;
 }
 
 const KeySpec* find_deepspeed_key(std::string_view path) {

@@ -39,11 +39,15 @@ const KeySpec* find_deepspeed_key(std::string_view path);
 // Whether `path` is an object on the way to known keys, for example "zero_optimization".
 bool is_deepspeed_section(std::string_view path);
 
-// A type that optimizer.type or scheduler.type may name, spelled as DeepSpeed does.
+// A type that optimizer.type or scheduler.type may name, spelled as DeepSpeed does (Adafactor: as torch does, whose
+// optimizers DeepSpeed takes too).
 struct TypeSpec {
   std::string name;
   std::string algorithm;        // of optimizers
   std::vector<KeySpec> params;  // paths relative to `params`
+
+  const KeySpec* find(std::string_view param) const;  // nullptr: not a parameter of this type
+  bool has(std::string_view param) const { return find(param) != nullptr; }
 };
 const std::vector<TypeSpec>& deepspeed_optimizers();
 const std::vector<TypeSpec>& deepspeed_schedulers();

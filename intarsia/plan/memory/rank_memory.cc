@@ -7,6 +7,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/plan/memory/llama_ghost.h"
+#include "intarsia/plan/optimizer_states.h"
 
 namespace intarsia::plan {
 namespace {
@@ -130,9 +131,7 @@ class GhostEngine final : public GhostEvents {
       replay_.load_peak = std::max(replay_.load_peak, ledger_.total() + 4 * read);
     }
     for (const UnitState& unit : units_) largest_unit = std::max(largest_unit, unit_numel(unit));
-    for (const FlatLayout& flat : plan_.flats)
-      if (flat.trainable)
-        ledger_.book(Holding::kOptimizer, 8 * resting(flat, plan_.placement.optimizer, plan_.grid(), 0).size());
+    ledger_.book(Holding::kOptimizer, optimizer_state_bytes(plan_));
     slot_bytes_ = largest_unit * compute_size_;
     if (copied_) grow_ring();
     if (!whole_grads_) free_buffers_.push_back(new_buffer(largest_flat));

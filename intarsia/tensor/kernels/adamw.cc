@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "intarsia/tensor/kernels/simd.h"
+
 namespace intarsia::tensor {
 namespace {
 
@@ -10,13 +12,6 @@ struct Scalars {
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float eps, decay, l2, step_size, root_correction, grad_scale;
 };
-
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-// One body, compiled for several instruction sets and chosen when the program starts.
-#define INTARSIA_SIMD __attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
-#else
-#define INTARSIA_SIMD
-#endif
 
 INTARSIA_SIMD void update_range(float* __restrict param, const float* __restrict grad, float* __restrict moment1,
                                 float* __restrict moment2, std::int64_t numel, const Scalars& s) {

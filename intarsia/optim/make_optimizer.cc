@@ -1,0 +1,36 @@
+#include "intarsia/base/error.h"
+#include "intarsia/optim/adafactor.h"
+#include "intarsia/optim/elementwise.h"
+#include "intarsia/optim/lamb.h"
+#include "intarsia/optim/muon.h"
+
+namespace intarsia::optim {
+
+std::unique_ptr<Optimizer> make_optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states,
+                                          comm::Communicator& axis) {
+  using plan::OptimizerKind;
+  using plan::TensorKind;
+  const auto elementwise = [&](std::vector<TensorKind> kinds, ElementwiseRule rule) {
+    return std::make_unique<Elementwise>(plan, states, axis, std::move(kinds), rule);
+  };
+  switch (plan.optimizer.kind) {
+    case OptimizerKind::kAdam:
+      return elementwise({TensorKind::kExpAvg, TensorKind::kExpAvgSq}, update_adam);
+    case OptimizerKind::kSgd:
+      if (plan.optimizer.momentum == 0) return elementwise({}, update_sgd);
+      return elementwise({TensorKind::kMomentum}, update_sgd);
+    case OptimizerKind::kLion:
+      return elementwise({TensorKind::kExpAvg}, update_lion);
+    case OptimizerKind::kAdagrad:
+      return elementwise({TensorKind::kSum}, update_adagrad);
+    case OptimizerKind::kLamb:
+      return std::make_unique<Lamb>(plan, states, axis);
+    case OptimizerKind::kAdafactor:
+      return std::make_unique<Adafactor>(plan, states, axis);
+    case OptimizerKind::kMuon:
+      return std::make_unique<Muon>(plan, states, axis);
+  }
+  fail(ErrorKind::kInternal, "optimizer kind ", static_cast<int>(plan.optimizer.kind));
+}
+
+}  // namespace intarsia::optim

@@ -1,0 +1,133 @@
+#include "intarsia/optim/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "intarsia/base/error.h"
+#include "intarsia/tensor/dtype_map.h"
+#include "intarsia/tensor/kernels/ranges.h"
+#include "intarsia/tensor/memory_meter.h"
+
+namespace intarsia::optim {
+namespace {
+
+using plan::TensorKind;
+
+// A range of memory of either dtype, seen as fp32: directly, or through a block that is widened and narrowed.
+class Window {
+ public:
+  explicit Window(const at::Tensor& tensor) : tensor_(tensor), wide_(tensor.scalar_type() == at::kFloat) {
+    INTARSIA_INVARIANT(wide_ || tensor.scalar_type() == at::kBFloat16, "optimizers work on fp32 and bf16");
+  }
+  bool wide() const { return wide_; }
+  float* open(std::int64_t begin, std::int64_t numel) {
+    if (wide_) return tensor_.mutable_data_ptr<float>() + begin;
+    tensor::widen_range(tensor_.const_data_ptr<at::BFloat16>() + begin, block_.data(), numel);
+    return block_.data();
+  }
+  void close(std::int64_t begin, std::int64_t numel) {
+    if (!wide_) tensor::narrow_range(block_.data(), tensor_.mutable_data_ptr<at::BFloat16>() + begin, numel);
+  }
+
+ private:
+  const at::Tensor& tensor_;
+  bool wide_;
+  std::array<float, plan::kShardBlock> block_{};
+};
+
+}  // namespace
+
+Optimizer::Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis)
+    : plan_(plan), states_(states), axis_(axis), piece_index_(states.size()), tensors_(states.size()) {
+  const at::NoGradGuard no_grad;
+  const tensor::MemoryScope scope(tensor::MemoryCategory::kOptimizer);
+  const std::vector<int> owners = plan::matrix_owners(plan);
+  const auto shard = sharded() ? std::optional<int>(axis.rank()) : std::nullopt;
+  for (std::size_t flat = 0; flat < states_.size(); ++flat) {
+    const plan::FlatLayout& layout = *states_[flat].layout;
+    if (!layout.trainable) continue;
+    for (plan::StateBuffer& buffer : plan::state_buffers(plan, layout, owners, shard)) {
+      const double initial = buffer.kind == TensorKind::kSum ? plan.optimizer.initial_sum : 0;
+      at::Tensor values = at::full({buffer.numel}, initial, tensor::scalar_type(buffer.dtype));
+      tensors_[flat].push_back({std::move(buffer), std::move(values)});
+    }
+    for (std::size_t slot = 0; slot < layout.slots.size(); ++slot) {
+      const plan::Range elements = plan::param_range(layout.slots[slot], states_[flat].updated);
+      piece_index_[flat].push_back(pieces_.size());
+      if (elements.size() == 0) continue;
+      pieces_.push_back({flat, slot, layout.slots[slot].param, elements, layout.slots[slot].offset + elements.begin});
+    }
+  }
+  if (options().ema_decay == 0) return;
+  for (const Piece& piece : pieces_)
+    for_each_chunk(piece, {TensorKind::kEma}, false,
+                   [](const Chunk& chunk) { std::copy_n(chunk.param, chunk.numel, chunk.state[0]); });
+}
+
+void Optimizer::step(double lr, double grad_scale) {
+  const at::NoGradGuard no_grad;
+  ++updates_;
+  lr_ = lr;
+  beta1_ = plan_.schedule.cycle_momentum ? plan_.schedule.beta1_at_update(updates_) : options().beta1;
+  grad_scale_ = static_cast<float>(grad_scale);
+  update();
+  if (options().ema_decay == 0) return;
+  const auto keep = static_cast<float>(options().ema_decay);
+  const auto add = static_cast<float>(1 - options().ema_decay);
+  for (const Piece& piece : pieces_)
+    for_each_chunk(piece, {TensorKind::kEma}, false,
+                   [&](const Chunk& chunk) { tensor::mix_range(chunk.state[0], keep, chunk.param, add, chunk.numel); });
+}
+
+Rates Optimizer::rates(int param) const {
+  const plan::ParamSetting setting = options().setting(param);
+  return {.lr = lr_ * setting.lr_ratio,
+          .beta1 = beta1_,
+          .weight_decay = setting.weight_decay,
+          .update = updates_,
+          .grad_scale = grad_scale_};
+}
+
+at::Tensor Optimizer::state(std::size_t flat, std::size_t slot, TensorKind kind) const {
+  const auto found = std::ranges::find(tensors_[flat], kind, [](const StateTensor& one) { return one.layout.kind; });
+  if (found == tensors_[flat].end()) return {};
+  const plan::StateSlot& place = found->layout.slots[slot];
+  return place.elements.size() == 0 ? at::Tensor() : found->values.narrow(0, place.begin, place.elements.size());
+}
+
+at::Tensor Optimizer::gather_average(std::size_t flat) const {
+  const auto found =
+      std::ranges::find(tensors_[flat], TensorKind::kEma, [](const StateTensor& one) { return one.layout.kind; });
+  INTARSIA_INVARIANT(found != tensors_[flat].end(), states_[flat].layout->name, " has no moving average");
+  if (!sharded()) return found->values;
+  // Every parameter has one, so it lies over the rank's shard.
+  const at::Tensor whole = at::empty({states_[flat].whole.size()}, at::kFloat);
+  axis_.all_gather(whole, found->values, {states_[flat].layout->name, "gather average"})->wait();
+  return whole;
+}
+
+void Optimizer::for_each_chunk(const Piece& piece, const Kinds& kinds, bool blocks,
+                               const std::function<void(const Chunk&)>& use) const {
+  const shard::FlatState& state = states_[piece.flat];
+  const plan::Range range{piece.flat_begin, piece.flat_begin + piece.elements.size()};
+  std::vector<at::Tensor> tensors{shard::FlatState::piece(state.master, state.updated, range),
+                                  shard::FlatState::piece(state.grad, state.grad_range, range)};
+  for (const TensorKind kind : kinds) tensors.push_back(this->state(piece.flat, piece.slot, kind));
+  std::vector<Window> windows(tensors.begin(), tensors.end());
+  const bool whole = !blocks && std::ranges::all_of(windows, &Window::wide);
+  for (std::int64_t begin = 0; begin < piece.elements.size();) {
+    const std::int64_t to_border = plan::kShardBlock - (piece.flat_begin + begin) % plan::kShardBlock;
+    const std::int64_t left = piece.elements.size() - begin, numel = whole ? left : std::min(left, to_border);
+    Chunk chunk{
+        .param = windows[0].open(begin, numel), .grad = windows[1].open(begin, numel), .numel = numel, .begin = begin};
+    for (std::size_t i = 0; i < kinds.size(); ++i) chunk.state[i] = windows[2 + i].open(begin, numel);
+    use(chunk);
+    for (std::size_t i = 0; i < windows.size(); ++i)
+      if (i != 1) windows[i].close(begin, numel);
+    begin += numel;
+  }
+}
+
+}  // namespace intarsia::optim
