@@ -38,7 +38,7 @@ SYNONYMS = [
     (r"\b\w*(?:bucket|Bucket)\w*", "unit (what is gathered), reduce buffer (what is reduced)"),
     (r"\b\w*(?:flat_param|FlatParam)\w*", "flat buffer of a unit"),
     (r"\bmesh_dim\w*|\b\w*_mesh_dim\b", "axis"),
-    (r"\b\w*(?:activation_checkpoint|ActivationCheckpoint)\w*", "recompute"),
+    (r"(?<!config\.)\b\w*(?:activation_checkpoint|ActivationCheckpoint)\w*", "recompute"),
     (r"\b\w*(?:world_rank|global_rank)\b", "rank"),
 ]
 SPEAK_FOREIGN = ("intarsia/config/", "intarsia/formats/", "intarsia/cli/", "intarsia/checkpoint/", "intarsia/io/", "intarsia/base/")

@@ -131,6 +131,12 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
   plan::RunPlan plan = plan::make_run_plan(resolved.config, assembly.module.model, 1, resolved.config.run.steps);
   assembly.micro_batch_size = plan.micro_batch;
   plan.micro_batch = 1;
+  INTARSIA_CHECK(kUnsupported, !plan.autocast,
+                 "torch_autocast: a program's own modules are not wrapped by it; use at::autocast in forward, or bf16");
+  INTARSIA_CHECK(
+      kUnsupported, plan.recompute.policy != plan::Recompute::kEveryK && plan.recompute.checkpoints == 0,
+      "recompute K and number_checkpoints count a model's blocks, which units of one's own are not; use full, "
+      "selective or none");
   INTARSIA_CHECK(kUsage, options.ranks == nullptr || plan.grid().replicas == 1,
                  "Options::ranks are one shard group; shard groups of ", plan.grid().shards,
                  " ranks need a launcher: intarsia launch --ranks ", ranks, " -- PROGRAM");

@@ -46,8 +46,9 @@ ModuleEngine::ModuleEngine(std::shared_ptr<torch::nn::Module> module, const Conf
 }
 
 std::optional<nn::RecomputeOptions> ModuleEngine::recompute_of(const std::string& unit) const {
-  if (plan().recompute == plan::Recompute::kNone) return std::nullopt;
-  return nn::RecomputeOptions{.name = unit};
+  const plan::Recompute policy = plan().recompute.policy;
+  if (policy == plan::Recompute::kNone) return std::nullopt;
+  return nn::RecomputeOptions{.name = unit, .keep_products = policy == plan::Recompute::kSelective};
 }
 
 ModuleEngine::~ModuleEngine() {

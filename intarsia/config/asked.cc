@@ -16,7 +16,11 @@ using Kind = JsonValue::Kind;
 std::string objection(const FlagSpec& spec, const std::string& text) {
   if (!spec.choices.empty()) {
     if (std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end()) return {};
-    return concat("one of ", join(spec.choices), " is expected");
+    const std::string words = concat("one of ", join(spec.choices));
+    if (spec.type != FlagType::kWordOrInteger) return words + " is expected";
+    const std::optional<std::int64_t> integer = parse_integer(text);
+    const bool good = integer && static_cast<double>(*integer) >= spec.min;
+    return good ? "" : concat(words, ", or a whole number of at least ", shortest(spec.min), " is expected");
   }
   switch (spec.type) {
     case FlagType::kSwitch:
@@ -42,6 +46,7 @@ std::string objection(const FlagSpec& spec, const std::string& text) {
       }
     case FlagType::kText:
     case FlagType::kTexts:
+    case FlagType::kWordOrInteger:
       return text.empty() ? "is empty" : "";
   }
   return {};
@@ -115,6 +120,7 @@ void read_intarsia_section(const JsonMember& section, Draft& draft) {
     const bool is_switch = spec->type == FlagType::kSwitch || spec->type == FlagType::kOnOff;
     const auto fits = [&](const JsonValue& item) {
       if (numeric) return item.kind == Kind::kNumber;
+      if (spec->type == FlagType::kWordOrInteger && item.kind == Kind::kNumber) return true;
       return item.kind == Kind::kString || (is_switch && item.kind == Kind::kBool);
     };
     bool good = true;

@@ -230,7 +230,9 @@ Json run(const TrainConfig& config) {
           {"steps", from.steps},
           {"epochs", from.epochs},
           {"seq_len", from.seq_len},
-          {"recompute", word_of("recompute", static_cast<std::size_t>(from.recompute))},
+          {"recompute", from.recompute == Recompute::kEveryK
+                            ? Json(from.recompute_every)
+                            : Json(word_of("recompute", static_cast<std::size_t>(from.recompute)))},
           {"seed", from.seed},
           {"init", from.init_random ? "random" : "files"},
           {"eval_data", from.eval_data},
@@ -363,7 +365,14 @@ Json resolved_config_json(const Resolved& resolved) {
     if (schedule.min_lr_ratio > 0) settings["min_lr_ratio"] = schedule.min_lr_ratio;
     if (!params.empty()) settings["schedule_params"] = std::move(params);
   }
-  if (config.activation_checkpointing.section_present) out["activation_checkpointing"] = Json::object();
+  const ActivationCheckpointing& recompute = config.activation_checkpointing;
+  if (recompute.section_present) out["activation_checkpointing"] = Json::object();
+  if (recompute.number_checkpoints)
+    out["activation_checkpointing"]["number_checkpoints"] = *recompute.number_checkpoints;
+  if (recompute.profile) out["activation_checkpointing"]["profile"] = true;
+  if (config.autocast)
+    out["torch_autocast"] = {{"enabled", true},
+                             {"dtype", *config.autocast == Precision::kBf16 ? "bfloat16" : "float16"}};
   out["intarsia"] = std::move(settings);
   return out;
 }

@@ -8,7 +8,8 @@
 
 namespace intarsia::config {
 
-enum class FlagType { kSwitch, kInteger, kNumber, kText, kTexts, kNumbers, kOnOff, kJson };
+// kWordOrInteger: one of the choices, or a whole number.
+enum class FlagType { kSwitch, kInteger, kNumber, kText, kTexts, kNumbers, kOnOff, kJson, kWordOrInteger };
 
 struct FlagSpec {
   std::string name;                  // "--batch-size"

@@ -159,6 +159,7 @@ Resolved resolve(const ResolveInput& input) {
     const Asked* ranks = draft.find_asked("ranks");
     draft.ranks = ranks != nullptr ? *parse_integer(ranks->values[0]) : input.ranks;
     resolve_precision(draft);
+    resolve_autocast(draft);
     resolve_batch(draft);
     resolve_zero(draft);
     resolve_sections(draft);

@@ -39,20 +39,35 @@ class Settings {
   const Draft& draft_;
 };
 
-void resolve_recompute(Draft& draft) {
+void resolve_recompute(const Settings& settings, Draft& draft) {
   RunConfig& run = draft.result.config.run;
   const Asked* asked = draft.find_asked("recompute");
-  const bool section = draft.result.config.activation_checkpointing.section_present;
-  if (section && asked == nullptr) {
+  settings.choice("recompute", run.recompute);
+  if (asked != nullptr) {
+    if (const auto every = parse_integer(asked->values[0])) {
+      run.recompute = Recompute::kEveryK;
+      run.recompute_every = *every;
+    }
+  }
+  const ActivationCheckpointing& section = draft.result.config.activation_checkpointing;
+  if (!section.section_present) return;
+  const formats::JsonPlace place = draft.sections["activation_checkpointing"];
+  if (asked == nullptr) {
     run.recompute = Recompute::kFull;
-    draft.report(Report::Level::kNote, "activation_checkpointing", draft.sections["activation_checkpointing"],
-                 "read as intarsia.recompute full: every block is recomputed in the backward pass");
+    draft.report(Report::Level::kNote, "activation_checkpointing", place,
+                 section.number_checkpoints
+                     ? concat("read as: blocks are recomputed in the backward pass, in ", *section.number_checkpoints,
+                              " pieces of consecutive blocks (or one for each block, if there are fewer)")
+                     : std::string("read as intarsia.recompute full: every block is recomputed in the backward pass"));
+    return;
   }
-  if (section && asked != nullptr && asked->values[0] == "none" && asked->from != From::kTrainer) {
-    if (asked->from == From::kSet) return;
-    draft.problem("activation_checkpointing", draft.sections["activation_checkpointing"], "",
+  if (asked->from == From::kTrainer || asked->from == From::kSet) return;
+  if (asked->values[0] == "none")
+    draft.problem("activation_checkpointing", place, "",
                   concat("asks for recomputed activations and contradicts ", asked->shown), "remove one");
-  }
+  if (asked->values[0] != "full" && section.number_checkpoints)
+    draft.problem("activation_checkpointing.number_checkpoints", place, std::to_string(*section.number_checkpoints),
+                  concat("asks for blocks recomputed in pieces and contradicts ", asked->shown), "remove one");
 }
 
 void resolve_eval_fraction(Draft& draft) {
@@ -78,7 +93,6 @@ void resolve_run(Draft& draft) {
   settings.integer("steps", run.steps);
   settings.number("epochs", run.epochs);
   settings.integer("seq_len", run.seq_len);
-  settings.choice("recompute", run.recompute);
   settings.integer("seed", run.seed);
   std::string init = "files";
   settings.text("init", init);
@@ -115,7 +129,7 @@ void resolve_run(Draft& draft) {
   settings.on("force_copy", run.force_copy);
   settings.number("comm_timeout_seconds", run.comm_timeout_seconds);
   settings.choice("last_window", run.last_window);
-  resolve_recompute(draft);
+  resolve_recompute(settings, draft);
   const Asked* threads = draft.find_asked("threads");
   if (threads != nullptr && *parse_integer(threads->values[0]) > 4096)
     draft.problem(threads->path, threads->place, threads->values[0], "at most 4096 is expected");

@@ -68,7 +68,8 @@ struct CommunicationConfig {
   double gradient_predivide_factor = 1.0;
 };
 
-// The activation_checkpointing section. Present: blocks are recomputed in the backward pass (RunConfig::recompute).
+// The activation_checkpointing section. Present: blocks are recomputed in the backward pass (RunConfig::recompute), in
+// as many pieces as number_checkpoints says; without it each block is one.
 struct ActivationCheckpointing {
   bool section_present = false;
   bool partition_activations = false, contiguous_memory_optimization = false, cpu_checkpointing = false;
@@ -82,7 +83,9 @@ struct AioConfig {
   bool single_submit = false, overlap_events = true, use_gds = false;
 };
 
-enum class Recompute { kNone, kFull };  // none: fast, keeps all activations; full: one more forward, keeps block inputs
+// none: fast, keeps all activations; full: one more forward, keeps block inputs; selective: keeps results of matrix
+// products; every-K: full for one block in K.
+enum class Recompute { kNone, kFull, kSelective, kEveryK };
 enum class Pack {
   kOff,
   kConcat,
@@ -105,6 +108,7 @@ struct RunConfig {
   double epochs = 1;              // passes over the data
   std::int64_t seq_len = 0;       // tokens; 0: the smaller of 2048 and the model's maximum; activations grow with it
   Recompute recompute = Recompute::kNone;
+  std::int64_t recompute_every = 1;  // K of kEveryK; larger: faster, more memory
   std::uint64_t seed = 42;
   bool init_random = false;  // fill the model from the seed instead of its files
   std::vector<std::string> eval_data;
@@ -145,6 +149,8 @@ struct TrainConfig {
   LossScaleConfig loss_scale;
   bool bf16_masters = false;  // masters are bf16: half the memory, updates below 1/256 of a weight are lost
   bool bf16_optimizer_states = false;
+  // torch_autocast: parameters stay fp32, matrix products compute in this type (kBf16 or kFp16); absent: off.
+  std::optional<Precision> autocast{};
   double gradient_clipping = 1.0;  // limit of the global gradient norm; 0: off; smaller: safer and slower
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;

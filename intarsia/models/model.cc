@@ -4,13 +4,36 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/models/llama/llama.h"
+#include "intarsia/nn/autocast.h"
 
 namespace intarsia::models {
 
-std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::ModelSpec& spec,
-                                  plan::Recompute recompute) {
-  if (config.model_type == "llama") return std::make_unique<llama::Llama>(config, spec, recompute);
+namespace {
+
+class AutocastModel final : public Model {
+ public:
+  AutocastModel(std::unique_ptr<Model> model, DType dtype) : model_(std::move(model)), dtype_(dtype) {}
+  at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) override {
+    const nn::AutocastScope autocast(dtype_);
+    return model_->logits(parameters, events, input_ids);
+  }
+
+ private:
+  std::unique_ptr<Model> model_;
+  DType dtype_;
+};
+
+std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan) {
+  if (config.model_type == "llama") return std::make_unique<llama::Llama>(config, plan.model, plan.recompute);
   fail(ErrorKind::kUnsupported, "model_type \"", config.model_type, "\" is not supported; supported: llama");
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan) {
+  std::unique_ptr<Model> model = make_family(config, plan);
+  if (!plan.autocast) return model;
+  return std::make_unique<AutocastModel>(std::move(model), *plan.autocast);
 }
 
 at::Tensor causal_loss_sum(const at::Tensor& logits, const at::Tensor& labels) {

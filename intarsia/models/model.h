@@ -17,14 +17,15 @@ namespace intarsia::models {
 class Model {
  public:
   virtual ~Model() = default;
-  // Shapes: input_ids [B, T] int64, each below vocab_size -> logits [B, T, vocab_size] in compute dtype.
+  // Shapes: input_ids [B, T] int64, each below vocab_size -> logits [B, T, vocab_size] in compute dtype (with
+  // autocast in its type).
   // `events` hears of each unit; null when all parameters are whole.
   virtual at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) = 0;
 };
 
-// The model of `config`, whose parameters are those of `spec`. Errors: kUnsupported for an unknown family.
-std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::ModelSpec& spec,
-                                  plan::Recompute recompute);
+// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast.
+// Errors: kUnsupported for an unknown family.
+std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan);
 
 // Sum of -log softmax(logits[b, t - 1])[labels[b, t]] over all t >= 1 with labels[b, t] != -100, in fp32.
 // Shapes: logits [B, T, V], labels [B, T] int64 -> scalar fp32.

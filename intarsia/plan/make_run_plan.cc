@@ -93,6 +93,25 @@ void set_reproducible(const config::TrainConfig& config, RunPlan& plan) {
   plan.accumulation = logical / plan.ranks;
 }
 
+RecomputePlan recompute_of(const config::TrainConfig& config) {
+  RecomputePlan plan{.every = config.run.recompute_every};
+  switch (config.run.recompute) {
+    case config::Recompute::kNone:
+      break;
+    case config::Recompute::kFull:
+      plan.policy = Recompute::kFull;
+      plan.checkpoints = config.activation_checkpointing.number_checkpoints.value_or(0);
+      break;
+    case config::Recompute::kSelective:
+      plan.policy = Recompute::kSelective;
+      break;
+    case config::Recompute::kEveryK:
+      plan.policy = Recompute::kEveryK;
+      break;
+  }
+  return plan;
+}
+
 }  // namespace
 
 ModelSource find_model(const std::string& model) {
@@ -167,7 +186,8 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   check_shard_groups(plan);
   plan.schedule = schedule_of(config);
   if (plan.schedule.total_steps == 0) plan.schedule.total_steps = steps;
-  plan.recompute = config.run.recompute == config::Recompute::kFull ? Recompute::kFull : Recompute::kNone;
+  plan.recompute = recompute_of(config);
+  if (config.autocast) plan.autocast = dtype_of(*config.autocast);
   plan.seed = config.run.seed;
   plan.threads = std::max(1, config.run.threads);
   if (config.run.reproducible) set_reproducible(config, plan);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,10 @@
 #include "intarsia/plan/model_spec.h"
 #include "intarsia/plan/optimizer_plan.h"
 #include "intarsia/plan/placement.h"
+#include "intarsia/plan/recompute_plan.h"
 #include "intarsia/plan/unit_layout.h"
 
 namespace intarsia::plan {
-
-enum class Recompute { kNone, kFull };
 
 enum class CommBackend { kThreads, kShm, kGloo };
 
@@ -41,6 +41,7 @@ struct RunPlan {
   DType reduce_dtype = DType::kF32;   // of gradients while ranks add them; their sum over micro-steps is fp32
   double reduce_factor = 1;           // gradients are multiplied by it before, and divided after, a 16-bit reduction
   LossScalePlan loss_scale;
+  std::optional<DType> autocast;  // kBF16 or kF16: type of matrix products where compute_dtype is kF32 otherwise
   CommBackend backend = CommBackend::kShm;
   bool force_copy = false;  // never map parameters, gather them as several hosts would
   double comm_timeout_seconds = 600;
@@ -52,7 +53,7 @@ struct RunPlan {
   double gradient_clipping = 0;  // limit of the global norm; 0: off
   OptimizerPlan optimizer;
   LrSchedule schedule;
-  Recompute recompute = Recompute::kNone;
+  RecomputePlan recompute;
   std::uint64_t seed = 42;
   int threads = 1;  // intra-op threads of a rank
   // The same bits in every layout of a chain: sums form one binary tree over the window's micro_batch-sized logical

@@ -78,6 +78,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.run_name = model.name;
   job.out = out;
   job.loop = loop_options(config.run);
+  job.loop.profile_recompute = config.activation_checkpointing.profile;
   const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
   job.tokenizer = find_tokenizer(model);
   if (!model.directory.empty()) job.chat = formats::ChatFormat::find(model.directory);
@@ -119,7 +120,7 @@ Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
   Assembly assembly;
   const auto weights = open_weights(job.model_directory, job.random_weights, job.plan);
   assembly.engine = std::make_unique<shard::Engine>(job.plan, axes, *weights);
-  assembly.model = models::make_model(job.model, job.plan.model, job.plan.recompute);
+  assembly.model = models::make_model(job.model, job.plan);
   assembly.optimizer = optim::make_optimizer(job.plan, assembly.engine->states(), axes.world);
   assembly.loss_scale = std::make_unique<optim::LossScale>(job.plan.loss_scale);
   return assembly;

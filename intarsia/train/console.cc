@@ -25,6 +25,11 @@ std::string significant(double value) {
   return out.str();
 }
 
+std::string recompute_words(const plan::RunPlan& plan) {
+  const std::string words = plan::describe(plan.recompute);
+  return words.empty() ? words : ", recomputed: " + words;
+}
+
 std::string count(std::int64_t value) {
   if (value >= 1'000'000'000) return fixed(static_cast<double>(value) / 1e9, 2) + "B";
   if (value >= 1'000'000) return fixed(static_cast<double>(value) / 1e6, 2) + "M";
@@ -111,9 +116,9 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << ", " << count(plan.model.numel()) << " parameters"
       << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
       << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO "
-      << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype) << ", "
-      << plan.threads << " thread" << (plan.threads > 1 ? "s" : "") << " a rank"
-      << (plan.recompute == plan::Recompute::kFull ? ", blocks recomputed" : "") << "\n"
+      << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype)
+      << (plan.autocast ? concat(" (autocast ", short_name(*plan.autocast), ")") : "") << ", " << plan.threads
+      << " thread" << (plan.threads > 1 ? "s" : "") << " a rank" << recompute_words(plan) << "\n"
       << "data       " << job_.dataset->summary().describe(job_.dataset->num_samples(), job_.dataset->seq_len()) << "\n"
       << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
       << " tokens a step (" << plan.micro_batch << " a rank x " << plan.accumulation << " micro-steps x " << plan.ranks

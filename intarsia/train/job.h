@@ -27,6 +27,7 @@ struct LoopOptions {
   std::string dump_gradients;
   std::int64_t dump_step = 1;
   std::int64_t max_bad_steps = 3;
+  bool profile_recompute = false;  // say at the end what recomputation took
 };
 
 struct TrainJob {

@@ -1,5 +1,6 @@
 #include "intarsia/train/loop.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "intarsia/checkpoint/load.h"
 #include "intarsia/checkpoint/save.h"
 #include "intarsia/io/file.h"
+#include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/tensor/memory_meter.h"
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
@@ -215,6 +217,11 @@ void Loop::save() {
 
 RunEnd Loop::finish(bool stopped) {
   save();
+  if (is_first_ && job_.loop.profile_recompute) {
+    const nn::RecomputeTime time = nn::recompute_time();
+    console_.note(concat("recomputed on rank 0: ", time.runs, " times, ",
+                         shortest(std::round(time.seconds * 1e3) / 1e3), " s in all"));
+  }
   if (is_first_) io::write_file_atomic(path("loss.svg"), loss_plot(read_losses(path("metrics.jsonl")), job_.run_name));
   if (stopped) {
     if (is_first_) console_.note(concat("stopped and saved at step ", progress_.step, "; the same command resumes"));

@@ -82,7 +82,7 @@ inline train::TrainJob make_job(const GridCase& cell, std::int64_t steps) {
   config.optimizer.weight_decay = 0.1;
   config.gradient_clipping = 0.5;
   job.plan = plan::make_run_plan(config, job.model, ids.size(1), steps);
-  job.plan.recompute = cell.recompute;
+  job.plan.recompute.policy = cell.recompute;
 
   plan::ModelSpec& model = job.plan.model;
   for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.norm.weight"})

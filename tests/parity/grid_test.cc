@@ -15,7 +15,8 @@ std::vector<GridCase> all_cases() {
   for (int placement = 0; placement < static_cast<int>(grid_placements().size()); ++placement)
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
       for (const std::int64_t logical : {8, 32})  // one and four micro-steps on 8 ranks
-        for (const plan::Recompute recompute : {plan::Recompute::kNone, plan::Recompute::kFull})
+        for (const plan::Recompute recompute :
+             {plan::Recompute::kNone, plan::Recompute::kFull, plan::Recompute::kSelective})
           for (const int ranks : {1, 2, 4, 8})
             for (const bool copied : {false, true}) {
               const GridCase cell{placement, dtype, logical, recompute, ranks, copied};

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "intarsia/comm/recorder.h"
@@ -23,7 +24,9 @@ struct Case {
   int stage = 0;
   int ranks = 1;
   bool copy = false;
-  bool recompute = false;
+  config::Recompute recompute = config::Recompute::kNone;
+  std::int64_t recompute_every = 2;
+  std::optional<std::int64_t> checkpoints{};
   std::int64_t batch = 1, length = 128, accumulation = 1;
 };
 
@@ -37,7 +40,9 @@ inline plan::RunPlan plan_of(const Case& c) {
   config::TrainConfig config;
   config.run.ranks = c.ranks;
   config.run.force_copy = c.copy;
-  config.run.recompute = c.recompute ? config::Recompute::kFull : config::Recompute::kNone;
+  config.run.recompute = c.recompute;
+  config.run.recompute_every = c.recompute_every;
+  config.activation_checkpointing.number_checkpoints = c.checkpoints;
   config.zero.stage = c.stage;
   config.precision = c.dtype == DType::kF32 ? config::Precision::kFp32 : config::Precision::kBf16;
   config.batch.micro_batch_size = c.batch;

@@ -24,7 +24,7 @@ void expect_peak(const Case& c) {
   const auto predicted = static_cast<double>(measured.replay.peak.total);
   const auto seen = static_cast<double>(measured.reading.total_peak);
   EXPECT_NEAR(predicted / seen, 1, 0.03) << short_name(c.dtype) << " stage " << c.stage << " ranks " << c.ranks
-                                         << (c.copy ? " copied" : "") << (c.recompute ? " recomputed" : "")
+                                         << (c.copy ? " copied" : "") << " recompute " << static_cast<int>(c.recompute)
                                          << ": predicted " << predicted << ", measured " << seen << ", at "
                                          << measured.replay.peak.label;
 }
@@ -38,7 +38,7 @@ const Case kStates{.model = model_of(256, 704, 4, 4, 4, 2048), .batch = 1, .leng
 
 void expect_peaks(Case c) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
-    for (const bool recompute : {false, true}) {
+    for (const auto recompute : {config::Recompute::kNone, config::Recompute::kFull}) {
       c.dtype = dtype;
       c.recompute = recompute;
       expect_peak(c);
@@ -47,6 +47,20 @@ void expect_peaks(Case c) {
 
 TEST(MeasuredPeak, IsPredictedWhereActivationsDecide) { expect_peaks(kDeep); }
 TEST(MeasuredPeak, IsPredictedWhereLogitsDecide) { expect_peaks(kWide); }
+
+TEST(MeasuredPeak, IsPredictedForEveryRecomputation) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Case c = kDeep;
+    c.dtype = dtype;
+    c.recompute = config::Recompute::kSelective;
+    expect_peak(c);
+    c.recompute = config::Recompute::kEveryK;
+    expect_peak(c);
+    c.recompute = config::Recompute::kFull;
+    c.checkpoints = 3;
+    expect_peak(c);
+  }
+}
 
 TEST(MeasuredPeak, IsPredictedInEveryStage) {
   for (const int stage : {0, 1, 2, 3}) {

@@ -120,7 +120,7 @@ plan::SearchSpace search_space(const PlanFlags& flags, const config::Resolved& r
   };
   if (asked("zero_optimization.stage")) space.stage = run.stage;
   if (asked("train_micro_batch_size_per_gpu")) space.micro_batch = static_cast<int>(run.micro_batch);
-  if (run.recompute == plan::Recompute::kFull) space.recomputed = plan::Recomputed::kFull;
+  if (run.recompute.policy == plan::Recompute::kFull) space.recomputed = plan::Recomputed::kFull;
   return space;
 }
 

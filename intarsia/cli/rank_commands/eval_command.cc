@@ -94,7 +94,7 @@ int eval_command(int argc, char** argv) {
   return run_ranks(source, plan, launch::Bind::kNone, [&](const comm::DataAxes& axes) {
     const auto weights = train::open_weights(model.directory, model.directory.empty(), plan);
     shard::Engine engine(plan, axes, *weights);
-    const auto network = models::make_model(model.config, plan.model, plan::Recompute::kNone);
+    const auto network = models::make_model(model.config, plan);
     std::optional<LogitsFile> file;
     if (!logits_path.empty() && axes.world.rank() == 0) file.emplace(logits_path, *dataset, model.config.vocab_size);
     train::LogitsSink sink;

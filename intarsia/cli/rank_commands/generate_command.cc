@@ -42,7 +42,7 @@ int generate_command(int argc, char** argv) {
     train::catch_stop_signals();
     const auto weights = train::open_weights(model.directory, model.directory.empty(), plan);
     shard::Engine engine(plan, axes, *weights);
-    const auto network = models::make_model(model.config, plan.model, plan::Recompute::kNone);
+    const auto network = models::make_model(model.config, plan);
     const std::vector<std::int32_t> ids = tokenizer->encode(prompt, true);
     formats::StreamDecoder decoder(*tokenizer, true);
     std::cout << prompt << std::flush;

@@ -15,6 +15,7 @@ void settle(const std::string& path, const char* key, const char* hf_default, bo
 const struct TypeSpec* section_type(const char* section, Draft& draft);
 
 void resolve_precision(Draft& draft);
+void resolve_autocast(Draft& draft);  // after resolve_precision
 void resolve_batch(Draft& draft);
 void resolve_zero(Draft& draft);
 void resolve_optimizer(Draft& draft);  // after resolve_zero

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "intarsia/base/error.h"
-#include "intarsia/nn/recompute/recompute.h"
+#include "intarsia/nn/recompute/blocks.h"
 #include "intarsia/nn/unit.h"
 
 namespace intarsia::models::llama {
@@ -30,7 +30,7 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 
 }  // namespace
 
-Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, plan::Recompute recompute)
+Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute)
     : config_(config),
       recompute_(recompute),
       embed_(param(spec, "model.embed_tokens.weight")),
@@ -101,13 +101,12 @@ at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* event
   prepare_rotation(input_ids.size(1), parameters.leaf(embed_).scalar_type());
   at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids,
                                   [&](const at::Tensor& ids) { return at::embedding(parameters.leaf(embed_), ids); });
-  for (const Block& block : blocks_) {
-    nn::UnitForward forward = [this, &parameters, &block](const at::Tensor& x) {
-      return block_forward(parameters, block, x);
-    };
-    if (recompute_ == plan::Recompute::kFull) forward = nn::recomputed(std::move(forward), {.name = block.name});
-    x_BTH = nn::run_unit(events, block.unit, x_BTH, forward);
-  }
+  x_BTH = nn::run_blocks(recompute_, static_cast<std::int64_t>(blocks_.size()), x_BTH, [&](std::int64_t i) {
+    const Block& block = blocks_[static_cast<std::size_t>(i)];
+    return nn::BlockOfModel{events, block.unit, block.name, [this, &parameters, &block](const at::Tensor& x) {
+                              return block_forward(parameters, block, x);
+                            }};
+  });
   const bool tied = head_ == embed_;
   x_BTH = nn::run_unit(events, head_unit_, x_BTH, [&](const at::Tensor& x) {
     const at::Tensor normed = rms_norm(x, parameters.leaf(norm_));

@@ -13,7 +13,7 @@ namespace intarsia::models::llama {
 // second leaf inside another entry of the embedding's unit.
 class Llama final : public Model {
  public:
-  Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, plan::Recompute recompute);
+  Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute);
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) override;
 
  private:
@@ -27,7 +27,7 @@ class Llama final : public Model {
   void prepare_rotation(std::int64_t length, at::ScalarType type);
 
   formats::HfConfig config_;
-  plan::Recompute recompute_;
+  plan::RecomputePlan recompute_;
   int embed_, embed_unit_, norm_, head_unit_;
   int head_;  // parameter of the head: lm_head.weight, or the embedding when tied
   std::vector<Block> blocks_;

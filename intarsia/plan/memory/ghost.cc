@@ -61,14 +61,23 @@ void accumulate(GhostTape& tape, GhostNode& node, Ghost grad) {
 
 Ghost GhostTape::empty(std::int64_t numel, DType dtype) {
   Ghost out{.numel = numel, .dtype = dtype, .storage = nullptr, .node = nullptr};
-  out.storage = std::make_shared<GhostStorage>(ledger_, holding_, out.nbytes());
+  if (!stopped_) out.storage = std::make_shared<GhostStorage>(ledger_, holding_, out.nbytes());
   return out;
 }
 
 Holding GhostTape::set_holding(Holding holding) { return std::exchange(holding_, holding); }
 bool GhostTape::set_grad_enabled(bool enabled) { return std::exchange(grad_enabled_, enabled); }
 
+bool GhostTape::set_stopped(bool stopped) { return std::exchange(stopped_, stopped); }
+
+void GhostTape::keep_products(std::vector<Ghost>* kept, bool take) {
+  products_ = kept;
+  take_products_ = take;
+  next_product_ = 0;
+}
+
 void GhostTape::count(Work::Kind kind, double flops, double bytes) {
+  if (stopped_) return;
   work_.push_back({.kind = kind, .flops = flops, .bytes = bytes, .backward = in_backward_});
 }
 
@@ -233,10 +242,12 @@ Ghost GhostTape::silu(const Ghost& x) {
 
 Ghost GhostTape::linear(const Ghost& x, const Ghost& weight, std::int64_t rows) {
   const std::int64_t in = x.numel / rows, out_width = weight.numel / in;
-  Ghost out = empty(rows * out_width, x.dtype);
+  const bool taken = products_ != nullptr && take_products_ && next_product_ < products_->size();
+  Ghost out = taken ? (*products_)[next_product_++] : empty(rows * out_width, x.dtype);
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(weight.numel);
   const auto bytes = static_cast<double>(x.nbytes() + weight.nbytes() + out.nbytes());
-  count(Work::Kind::kMatmul, flops, bytes);
+  if (!taken) count(Work::Kind::kMatmul, flops, bytes);
+  if (products_ != nullptr && !take_products_) products_->push_back(saved(out));
   return record(std::move(out), {x, weight},
                 [this, x = saved(x), weight_numel = weight.numel, x_needs = x.needs_grad(),
                  weight_needs = weight.needs_grad(), flops, bytes](const Ghost& grad) {

@@ -46,6 +46,11 @@ class GhostTape {
   explicit GhostTape(Ledger& ledger) : ledger_(ledger) {}
 
   Ghost empty(std::int64_t numel, DType dtype);
+  // While set, operations take no memory and cost nothing: a second run has stopped before them. Returns what it was.
+  bool set_stopped(bool stopped);
+  // Recomputation that keeps products: linear() adds its results to `kept`, or takes them from it one by one when
+  // `take`.
+  void keep_products(std::vector<Ghost>* kept, bool take);
   // Memory made from now on counts as `holding`; returns what it was before.
   Holding set_holding(Holding holding);
   // Without: nothing is saved and nothing needs a gradient. Returns what it was before.
@@ -61,7 +66,7 @@ class GhostTape {
   Ghost pass(const Ghost& x, std::function<void()> after);
   // `before` is called when the gradient of `x` is complete (a unit's pre-backward).
   void before_backward(const Ghost& x, std::function<void()> before);
-  // An operation of its own (a recomputed block): backward(grad) returns the gradient of `input`.
+  // An operation of its own (a recomputed piece): backward(grad) returns the gradient of `input`.
   Ghost custom(const Ghost& input, const Ghost& output, std::function<Ghost(const Ghost&)> backward);
 
   Ghost to(const Ghost& x, DType dtype);
@@ -106,6 +111,10 @@ class GhostTape {
   Holding holding_ = Holding::kActivations;
   bool grad_enabled_ = true;
   bool in_backward_ = false;
+  bool stopped_ = false;
+  std::vector<Ghost>* products_ = nullptr;
+  bool take_products_ = false;
+  std::size_t next_product_ = 0;
   std::int64_t order_ = 0;
   std::vector<Work> work_;
 };

@@ -70,7 +70,7 @@ HostNeed host_need(const StepReplay& replay, int local_ranks) {
 std::string does_not_fit(const HostNeed& need, const MemoryLimit& limit, const RunPlan& plan) {
   if (limit.bytes == 0 || need.host <= limit.bytes) return "";
   std::string advice;
-  if (plan.recompute == Recompute::kNone) advice += "--recompute full, ";
+  if (plan.recompute.policy == Recompute::kNone) advice += "--recompute full, ";
   if (plan.ranks > 1 && plan.stage < 3) advice += concat("--stage ", plan.stage + 1, ", ");
   if (plan.micro_batch > 1) advice += "a smaller --batch-size (with more --accumulation), ";
   if (plan.compute_dtype == DType::kF32) advice += "--dtype bf16, ";

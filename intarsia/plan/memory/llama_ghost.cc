@@ -1,5 +1,9 @@
 #include "intarsia/plan/memory/llama_ghost.h"
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 #include "intarsia/base/error.h"
 
 namespace intarsia::plan {
@@ -22,10 +26,12 @@ class GhostLlama {
     const int embed = param("model.embed_tokens.weight");
     Ghost x = run_unit(unit_of(embed), Ghost{},
                        [&](const Ghost&) { return tape_.embedding(leaf(embed), rows_, config_.hidden_size); });
-    for (std::int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
-      const int unit = unit_of(param(name(layer, "input_layernorm")));
-      const auto forward = [this, layer](const Ghost& input) { return block(layer, input); };
-      x = plan_.recompute == Recompute::kFull ? run_unit_recomputed(unit, x, forward) : run_unit(unit, x, forward);
+    const std::int64_t layers = config_.num_hidden_layers, span = plan_.recompute.span(layers);
+    for (std::int64_t begin = 0; begin < layers; begin += span) {
+      const std::int64_t end = std::min(begin + span, layers);
+      x = plan_.recompute.recomputes(begin)
+              ? run_recomputed(begin, end, x)
+              : run_unit(unit_of_layer(begin), x, [&](const Ghost& input) { return block(begin, input); });
     }
     const int norm = param("model.norm.weight"), head = param("lm_head.weight");
     const bool tied = head == embed;
@@ -104,12 +110,18 @@ class GhostLlama {
     return tape_.linear(mixed, leaf(param(name(layer, "self_attn.o_proj"))), rows_);
   }
 
-  Ghost block(std::int64_t layer, const Ghost& x) {
+  int unit_of_layer(std::int64_t layer) const { return unit_of(param(name(layer, "input_layernorm"))); }
+
+  // `stops`: a second run ends once the last product's inputs are saved.
+  Ghost block(std::int64_t layer, const Ghost& x, bool stops = false) {
     const Ghost attended = tape_.add(x, attention(layer, rms_norm(x, param(name(layer, "input_layernorm")))));
     const Ghost normed = rms_norm(attended, param(name(layer, "post_attention_layernorm")));
     const Ghost gated = tape_.mul(tape_.silu(tape_.linear(normed, leaf(param(name(layer, "mlp.gate_proj"))), rows_)),
                                   tape_.linear(normed, leaf(param(name(layer, "mlp.up_proj"))), rows_));
-    return tape_.add(attended, tape_.linear(gated, leaf(param(name(layer, "mlp.down_proj"))), rows_));
+    tape_.set_stopped(stops);
+    const Ghost out = tape_.add(attended, tape_.linear(gated, leaf(param(name(layer, "mlp.down_proj"))), rows_));
+    tape_.set_stopped(false);
+    return out;
   }
 
   // nn/unit.cc:run_unit.
@@ -127,35 +139,58 @@ class GhostLlama {
     return output;
   }
 
-  // nn/unit.cc:run_unit_recomputed.
-  Ghost run_unit_recomputed(int unit, const Ghost& input, const Forward& forward) {
-    ledger_.begin("forward " + unit_name(unit));
+  // nn/recompute/blocks.cc: layers [begin, end) as one recomputed piece. Autograd walks the graph of the first run;
+  // here the second run's graph stands for it, since it holds the same tensors for as long.
+  Ghost run_recomputed(std::int64_t begin, std::int64_t end, const Ghost& input) {
+    const bool selective = plan_.recompute.policy == Recompute::kSelective;
+    const auto products = std::make_shared<std::vector<Ghost>>();
     const bool enabled = tape_.set_grad_enabled(false);
-    events_.pre_forward(unit);
-    const Ghost output = forward(input);
-    events_.post_forward(unit, enabled);
+    Ghost output = input;
+    if (selective && enabled) tape_.keep_products(products.get(), false);
+    for (std::int64_t layer = begin; layer < end; ++layer) {
+      const int unit = unit_of_layer(layer);
+      ledger_.begin("forward " + unit_name(unit));
+      events_.pre_forward(unit);
+      output = block(layer, output);
+      events_.post_forward(unit, enabled);
+    }
+    tape_.keep_products(nullptr, false);
+    if (!products->empty()) products->pop_back();  // of the last one only its inputs are needed
     tape_.set_grad_enabled(enabled);
     if (!enabled) return output;
     Ghost kept = input;
     kept.node.reset();
-    return tape_.custom(input, output, [this, unit, kept, forward, needs = input.needs_grad()](const Ghost& grad) {
+    return tape_.custom(input, output,
+                        [this, begin, end, kept, products, needs = input.needs_grad()](const Ghost& grad) {
+                          return backward_recomputed(begin, end, needs ? tape_.leaf(kept) : kept, *products, grad);
+                        });
+  }
+
+  Ghost backward_recomputed(std::int64_t begin, std::int64_t end, const Ghost& input, std::vector<Ghost>& products,
+                            const Ghost& grad) {
+    const auto enter = [this](int unit) {
       ledger_.begin("backward " + unit_name(unit));
       events_.pre_backward(unit);
-      Ghost again = kept;
-      Ghost leaf_grad;
-      {
-        const Holding holding = tape_.set_holding(Holding::kActivations);
-        tape_.set_grad_enabled(true);
-        if (needs) again = tape_.leaf(kept);
-        const Ghost out = forward(again);
-        tape_.set_grad_enabled(false);
-        tape_.set_holding(holding);
-        tape_.backward(out, grad);
-        leaf_grad = tape_.leaf_grad(again);
-      }
-      events_.post_backward(unit);
-      return leaf_grad;
-    });
+    };
+    enter(unit_of_layer(end - 1));
+    const Holding holding = tape_.set_holding(Holding::kActivations);
+    tape_.set_grad_enabled(true);
+    if (!products.empty()) tape_.keep_products(&products, true);
+    Ghost h = input;
+    for (std::int64_t layer = begin; layer < end; ++layer) {
+      const int unit = unit_of_layer(layer);
+      const bool last = layer + 1 == end;
+      if (end - begin > 1) events_.pre_forward(unit);
+      h = block(layer, tape_.pass(h, [this, unit] { events_.post_backward(unit); }), last);
+      if (!last) tape_.before_backward(h, [enter, unit] { enter(unit); });
+      if (end - begin > 1) events_.post_forward(unit, false);
+    }
+    tape_.keep_products(nullptr, false);
+    products.clear();
+    tape_.set_grad_enabled(false);
+    tape_.set_holding(holding);
+    tape_.backward(h, grad);
+    return tape_.leaf_grad(input);
   }
 
   GhostTape& tape_;

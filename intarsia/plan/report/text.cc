@@ -43,7 +43,8 @@ void write_head(std::ostream& out, const PlanReport& report) {
       << " (its full square)\n"
       << "run       " << run.ranks << (run.ranks > 1 ? " ranks" : " rank") << ", stage " << run.stage << ", "
       << short_name(run.compute_dtype) << ", " << run.micro_batch << " x " << run.seq_len << " tokens a rank x "
-      << run.accumulation << (run.recompute == Recompute::kNone ? "" : ", blocks recomputed") << "\n";
+      << run.accumulation
+      << (run.recompute.policy == Recompute::kNone ? "" : ", recomputed: " + describe(run.recompute)) << "\n";
   if (report.limit.bytes > 0)
     out << "limit     " << format_bytes(report.limit.bytes) << " (" << report.limit.from << "), of which "
         << fixed(100 * report.margin, 0) << " % stay free\n";
