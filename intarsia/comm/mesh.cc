@@ -26,7 +26,7 @@ std::unique_ptr<Communicator> join(const plan::RunPlan& plan, const Rendezvous& 
                        " ranks for a group of ", seat.size);
     return std::make_unique<RegionCommunicator>(region, seat.rank);
   }
-  const bool is_world = seat.size == rendezvous.world;
+  const bool is_world = *seat.axis == '\0';
   GlooOptions options;
   options.rank = seat.rank;
   options.size = seat.size;

@@ -162,6 +162,11 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.model = std::move(model);
   plan.flats = layout_units(plan.model, plan.ranks);
   plan.stage = config.zero.stage;
+  INTARSIA_CHECK(kConfig,
+                 config.zero.mics_shard_size <= 0 || config.run.shard_size == 0 ||
+                     config.zero.mics_shard_size == config.run.shard_size,
+                 "zero_optimization.mics_shard_size is ", config.zero.mics_shard_size, ", --shard-size ",
+                 config.run.shard_size, ": both are the ranks of a shard group; keep one");
   plan.placement = make_placement(
       {.stage = plan.stage,
        .ranks = plan.ranks,

@@ -3,7 +3,8 @@
 set -u
 model=tests/fixtures/hf/llama-gqa/model
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# A script that forgets `finish` fails all the same.
+trap 'status=$?; rm -rf "$folder"; [ "$failures" -eq 0 ] || status=1; exit $status' EXIT
 failures=0
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
 

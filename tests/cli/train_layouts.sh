@@ -27,6 +27,7 @@ same threads-stage1 fp32 --ranks 8 --stage 1 --backend threads --recompute full
 same gloo-stage2 fp32 --ranks 2 --stage 2 --backend gloo
 same hybrid fp32 --ranks 4 --strategy hybrid --shard-size 2
 same gloo-hybrid fp32 --ranks 4 --strategy hybrid --shard-size 2 --backend gloo
+same gloo-groups-of-one fp32 --ranks 2 --strategy hybrid --shard-size 1 --backend gloo
 same hpz fp16 --ranks 4 --stage 3 --set zero_optimization.zero_hpz_partition_size=2
 same kept fp16 --ranks 2 --stage 3 --reshard-after-forward off --force-copy
 
@@ -40,6 +41,8 @@ same moves fp16 --ranks 1 --stage 0
 fails 2 'runs on 1, 2, 4, 8 ranks, not on 3' "${base[@]}" --out "$folder/three" --ranks 3 --set train_batch_size=24 \
   --set train_micro_batch_size_per_gpu=4 --logical-micro-batches 8
 fails 2 'power of two' "${base[@]}" --out "$folder/six" --ranks 2 --logical-micro-batches 6
-fails 2 '8 logical micro-batches.*--logical-micro-batches 8' "${base[@]}" --out "$folder/moves" --dtype fp16 --ranks 2 --logical-micro-batches 4 --steps 8
+fails 2 'adds up 8 logical micro-batches|--logical-micro-batches 8' "${base[@]}" --out "$folder/moves" --dtype fp16 --ranks 2 --logical-micro-batches 4 --steps 8
 fails 2 'shard group' "${base[@]}" --out "$folder/none" --ranks 2 --strategy hybrid
+fails 2 'keep one' "${base[@]}" --out "$folder/none" --ranks 4 --stage 3 --shard-size 2 --set zero_optimization.mics_shard_size=4
 fails 2 'does not divide' "${base[@]}" --out "$folder/none" --ranks 4 --stage 3 --shard-size 3
+finish

@@ -140,8 +140,8 @@ void resolve_precision(Draft& draft) {
   }
   TrainConfig& config = draft.result.config;
   config.precision = bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32;
-  config.bf16_masters = draft.boolean("bf16.bf16_master_weights_and_grads");
-  config.bf16_optimizer_states = draft.boolean("bf16.bf16_optimizer_states");
+  config.bf16_masters = bf16 && draft.boolean("bf16.bf16_master_weights_and_grads");
+  config.bf16_optimizer_states = bf16 && draft.boolean("bf16.bf16_optimizer_states");
   if (!fp16) return;
   LossScaleConfig& scale = config.loss_scale;
   const double fixed = draft.number("fp16.loss_scale");
