@@ -9,6 +9,7 @@
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/byte_progress.h"
+#include "intarsia/cli/commands/run_app.h"
 #include "intarsia/cli/commands/stop_signal.h"
 #include "intarsia/formats/gguf/gguf_to_hf.h"
 
@@ -54,21 +55,8 @@ int convert_command(int argc, char** argv) {
   app.add_option("--to", arguments.to, "format to write: hf [hf]")->check(CLI::IsMember({"hf"}));
   app.add_option("--dtype", arguments.dtype, "of the weights: fp32 (exact), bf16 or fp16 [fp32]")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    fail(ErrorKind::kUsage, error.what(), "; intarsia convert --help lists the flags");
-  }
-  const StopSignal stop;
-  try {
-    return run(arguments);
-  } catch (const Stopped&) {
-    log_note("stopped; the weights were not written");
-    return kStoppedExitCode;
-  }
+  return run_app(app, argc, argv, "intarsia convert", "stopped; the weights were not written",
+                 [&] { return run(arguments); });
 }
 
 }  // namespace intarsia::cli

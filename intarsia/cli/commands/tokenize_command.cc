@@ -14,7 +14,7 @@
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/document_pass.h"
-#include "intarsia/cli/commands/stop_signal.h"
+#include "intarsia/cli/commands/run_app.h"
 #include "intarsia/formats/json.h"
 #include "intarsia/formats/token_file.h"
 #include "intarsia/formats/tokenizer_text.h"
@@ -165,21 +165,7 @@ int tokenize_command(int argc, char** argv) {
   CLI::App app("", "intarsia tokenize");
   Arguments arguments;
   declare(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    fail(ErrorKind::kUsage, error.what(), "; intarsia tokenize --help lists the flags");
-  }
-  const StopSignal stop;
-  try {
-    return run(arguments);
-  } catch (const Stopped&) {
-    log_note("stopped; nothing was written");
-    return kStoppedExitCode;
-  }
+  return run_app(app, argc, argv, "intarsia tokenize", "stopped; nothing was written", [&] { return run(arguments); });
 }
 
 }  // namespace intarsia::cli

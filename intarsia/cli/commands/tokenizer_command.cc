@@ -10,6 +10,7 @@
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/byte_progress.h"
+#include "intarsia/cli/commands/run_app.h"
 #include "intarsia/cli/commands/stop_signal.h"
 #include "intarsia/formats/bpe_train.h"
 #include "intarsia/formats/documents.h"
@@ -96,21 +97,8 @@ int tokenizer_command(int argc, char** argv) {
   CLI::App* train = app.add_subcommand("train", "learn a vocabulary from text");
   Arguments arguments;
   declare(*train, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    fail(ErrorKind::kUsage, error.what(), "; intarsia tokenizer train --help lists the flags");
-  }
-  const StopSignal stop;
-  try {
-    return run(arguments);
-  } catch (const Stopped&) {
-    log_note("stopped; nothing was written");
-    return kStoppedExitCode;
-  }
+  return run_app(app, argc, argv, "intarsia tokenizer train", "stopped; nothing was written",
+                 [&] { return run(arguments); });
 }
 
 }  // namespace intarsia::cli
