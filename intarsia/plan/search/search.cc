@@ -238,7 +238,6 @@ std::string not_runnable_here(const Layout& layout) {
   std::vector<std::string> missing;
   if (layout.tensor > 1) missing.emplace_back("tensor parallel");
   if (layout.pipeline > 1) missing.emplace_back("pipeline");
-  if (layout.replicate > 1 && layout.stage > 0) missing.emplace_back("hybrid sharding");
   if (layout.offload != Offload::kNone) missing.emplace_back("offload");
   if (layout.recomputed != Recomputed::kNone && layout.recomputed != Recomputed::kFull)
     missing.emplace_back("selective recomputation");

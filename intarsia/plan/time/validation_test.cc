@@ -124,7 +124,7 @@ TEST(Validation, Titan8B) {  // titan-8b-8gpu: calibration
   expect_within(tokens_per_second("h100-96-500w", work, layout), 6667, 10);
 }
 
-TEST(Validation, Titan405B) {  // titan-405b-schedules: calibration of fp8, memory a prediction
+TEST(Validation, Titan405B) {  // titan-405b-schedules: calibration of fp8 and of the memory of kept outputs
   const Workload work{.shape = llama(126, 16384, 128, 53248),
                       .matrix = MatrixType::kFp8,
                       .tensor_overlap = 0.5,
