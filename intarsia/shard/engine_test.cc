@@ -125,11 +125,16 @@ TEST(Engine, ReadingAShardedParameterOutsideItsUnitNamesIt) {
     const Placed placed{2, 3, copy};
     const plan::RunPlan plan = toy_plan(placed);
     run(placed, plan, [&](Engine& engine) {
-      try {
-        (void)engine.parameters().leaf(1).sum();
-        ADD_FAILURE() << "the read went through";
-      } catch (const c10::Error& error) {
-        EXPECT_NE(std::string(error.what()).find("parameter b was read while it was sharded"), std::string::npos);
+      for (const char* when : {"before its unit ran", "after it"}) {
+        try {
+          (void)engine.parameters().leaf(1).sum();
+          ADD_FAILURE() << "the read went through " << when;
+        } catch (const c10::Error& error) {
+          EXPECT_NE(std::string(error.what()).find("parameter b was read while it was sharded"), std::string::npos);
+        }
+        engine.start_window();
+        micro_step(engine, 1, 1);
+        engine.finish_window();
       }
     });
   }
