@@ -35,7 +35,8 @@ constexpr std::array kHonoured = {"ranks",        "batch_size",
                                   "no_decay_1d",  "backend",
                                   "force_copy",   "comm_timeout_seconds",
                                   "reproducible", "logical_micro_batches",
-                                  "shard_size",   "reshard_after_forward"};
+                                  "shard_size",   "reshard_after_forward",
+                                  "no_sync"};
 
 // The others are said by name: what the program's own loop does, and what is not built for other people's modules.
 std::vector<config::Problem> refusals_of(const config::Resolved& resolved) {

@@ -119,6 +119,7 @@ void resolve_run(Draft& draft) {
   settings.integer("logical_micro_batches", run.logical_micro_batches);
   settings.integer("shard_size", run.shard_size);
   settings.on("reshard_after_forward", run.reshard_after_forward);
+  settings.on("no_sync", run.no_sync);
   settings.on("dry_run", run.dry_run);
   settings.on("force", run.force);
   settings.text("dump_gradients", run.dump_gradients);

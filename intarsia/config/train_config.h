@@ -131,6 +131,7 @@ struct RunConfig {
   std::int64_t logical_micro_batches = 0;  // L, with reproducible; 0: train_batch_size / micro_batch_size
   std::int64_t shard_size = 0;             // ranks of a shard group; 0: all. Smaller: more memory, less traffic
   bool reshard_after_forward = true;       // false: gathered parameters stay until their backward
+  bool no_sync = false;  // stages 2 and 3 reduce gradients once an update; costs a whole fp32 gradient a rank
   bool dry_run = false;                    // plan, print, stop
   bool force = false;                      // go on although the plan says that memory does not suffice
   std::string dump_gradients;              // safetensors file of averaged gradients before clipping

@@ -173,13 +173,15 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
        .shard_ranks =
            static_cast<int>(config.zero.mics_shard_size > 0 ? config.zero.mics_shard_size : config.run.shard_size),
        .hpz_ranks = static_cast<int>(config.zero.hpz_partition_size > 1 ? config.zero.hpz_partition_size : 0),
-       .keep_after_forward = !config.run.reshard_after_forward});
+       .keep_after_forward = !config.run.reshard_after_forward,
+       .no_sync = config.run.no_sync});
   set_reduction(config, plan);
   plan.loss_scale = loss_scale_of(config.loss_scale);
   if (config.bf16_masters) plan.master_dtype = DType::kBF16;
   plan.compute_dtype = dtype_of(config.precision);
   plan.backend = backend_of(config.run.backend);
   plan.force_copy = config.run.force_copy;
+  plan.overlap = config.zero.overlap_comm && plan.backend == CommBackend::kGloo && plan.ranks > 1;
   plan.comm_timeout_seconds = config.run.comm_timeout_seconds;
   plan.micro_batch = config.batch.micro_batch_size;
   plan.accumulation = config.batch.accumulation;

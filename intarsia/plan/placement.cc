@@ -34,6 +34,7 @@ Placement make_placement(const PlacementRequest& request) {
     check_group("the shard group", request.shard_ranks, request.ranks);
     placement.replicas = request.ranks / request.shard_ranks;
   }
+  if (request.no_sync) placement.grads = Rest::kReplicated;
   return placement;
 }
 
@@ -45,10 +46,11 @@ Range resting(const FlatLayout& layout, Rest rest, const Grid& grid, int rank) {
 }
 
 std::string describe(const Placement& placement, int stage, const Grid& grid) {
-  if (placement.replicas == 1) return concat("stage ", stage);
+  const char* no_sync = stage >= 2 && placement.grads == Rest::kReplicated ? ", gradients reduced once an update" : "";
+  if (placement.replicas == 1) return concat("stage ", stage, no_sync);
   const char* name = placement.optimizer == Rest::kSpread && placement.params == Rest::kSharded ? "hpZ" : "hybrid";
   return concat(name, " ", grid.replicas, " x ", grid.shards, " (stage ", stage, ", groups of ", grid.shards,
-                " ranks)");
+                " ranks)", no_sync);
 }
 
 std::int64_t LogicalOrder::index(int rank, std::int64_t step) const {

@@ -45,6 +45,7 @@ struct Placement {
 //   HYBRID_SHARD, MiCS              stage 3 in shard groups smaller than the world
 //   _HYBRID_SHARD_ZERO2             stage 2 in shard groups
 //   hpZ                             parameters sharded in a small group, gradients and optimizer spread over all ranks
+//   no_sync                         any of these with gradients replicated: one reduction a window, not one a micro-step
 // Sources: ZeRO (arXiv 1910.02054), section 5; FSDP (arXiv 2304.11277), section 3.2; ZeRO++ (arXiv 2306.10209), section
 // 4.2; MiCS (arXiv 2205.00119), section 3.2.
 struct PlacementRequest {
@@ -53,6 +54,7 @@ struct PlacementRequest {
   int shard_ranks = 0;  // ranks of a shard group; 0: all of them
   int hpz_ranks = 0;    // ranks that hold one copy of the parameters between them; 0: no hpZ
   bool keep_after_forward = false;
+  bool no_sync = false;  // gradients replicated until the window's end
 };
 
 // Errors: kConfig for another stage, a group that does not divide the ranks, or hpZ and smaller shard groups together.

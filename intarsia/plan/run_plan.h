@@ -44,6 +44,9 @@ struct RunPlan {
   std::optional<DType> autocast;  // kBF16 or kF16: type of matrix products where compute_dtype is kF32 otherwise
   CommBackend backend = CommBackend::kShm;
   bool force_copy = false;  // never map parameters, gather them as several hosts would
+  // A unit's gather starts while the unit before it is computed, and its reduction ends while the next one is. For
+  // backends whose operations go on by themselves. Memory: a second slot and a second reduce buffer.
+  bool overlap = false;
   double comm_timeout_seconds = 600;
 
   std::int64_t micro_batch = 1;   // samples of one rank in one micro-step

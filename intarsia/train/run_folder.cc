@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::array kFreeKeys = {"out",          "steps",      "epochs",    "resume",         "fresh",
                                   "eval_every",   "save_every", "keep",      "log_every",      "dry_run",
                                   "threads",      "bind",       "force",     "backend",        "force_copy",
-                                  "comm_timeout", "eval_data",  "dump_step", "dump_gradients", "resume_with_changes",
+                                  "comm_timeout_seconds", "eval_data",  "dump_step", "dump_gradients", "resume_with_changes",
                                   "max_bad_steps"};
 
 bool is_free(const std::string& path) {
@@ -37,6 +37,7 @@ bool is_layout(const std::string& path) {
                                  "/train_micro_batch_size_per_gpu",
                                  "/intarsia/shard_size",
                                  "/intarsia/reshard_after_forward",
+                                 "/intarsia/no_sync",
                                  "/intarsia/recompute",
                                  "/intarsia/ranks",
                                  "/intarsia/logical_micro_batches"};
