@@ -64,7 +64,8 @@ Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan
                                })),
       reducer_(plan, axes, states_),
       units_(plan.model.units.size()),
-      sharded_params_(plan.placement.params != Rest::kReplicated && plan.grid().shards > 1) {
+      sharded_params_(plan.placement.params != Rest::kReplicated && plan.grid().shards > 1),
+      gathered_(std::ranges::any_of(states_, [](const FlatState& state) { return state.gathered; })) {
   INTARSIA_INVARIANT(axes.world.size() == plan.ranks && axes.shard.size() == plan.grid().shards, "the axes have ",
                      axes.shard.size(), " of ", axes.world.size(), " ranks, the plan ", plan.grid().shards, " of ",
                      plan.ranks);
@@ -78,8 +79,7 @@ Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan
         torch::autograd::impl::set_post_acc_grad_hooks(
             parameters_.leaf(slot.param, use), std::make_unique<TakeGradient>(plan_, reducer_, flat, slot, unit.holds));
   }
-  const bool gathered = std::ranges::any_of(states_, [](const FlatState& state) { return state.gathered; });
-  if (gathered) ring_ = GatherRing(largest_unit(plan), tensor::scalar_type(plan.compute_dtype));
+  if (gathered_) ring_ = GatherRing(largest_unit(plan), tensor::scalar_type(plan.compute_dtype), plan.overlap ? 2 : 1);
   if (!sharded_params_)
     for (UnitState& unit : units_) attach(unit);
 }
@@ -97,7 +97,21 @@ Engine::~Engine() {
                           -state.kept.size() * static_cast<std::int64_t>(dtype_size(plan_.compute_dtype)));
 }
 
+void Engine::start_gathers(UnitState& unit) {
+  if (!gathered_ || unit.flats.empty()) return;
+  unit.slot = ring_.borrow();
+  std::int64_t begin = 0;
+  for (const std::size_t flat : unit.flats) {
+    const FlatState& state = states_[flat];
+    const at::Tensor window = ring_.slot(unit.slot).narrow(0, begin, state.whole.size());
+    begin += state.whole.size();
+    unit.gathers.push_back(axes_.shard.all_gather(window, state.compute, {state.layout->name, "gather parameters"}));
+  }
+}
+
 void Engine::attach(UnitState& unit) {
+  for (const auto& gather : unit.gathers) gather->wait();
+  unit.gathers.clear();
   std::int64_t begin = 0;
   for (const std::size_t flat : unit.flats) {
     const FlatState& state = states_[flat];
@@ -105,7 +119,6 @@ void Engine::attach(UnitState& unit) {
     if (state.gathered) {
       window = ring_.slot(unit.slot).narrow(0, begin, state.whole.size());
       begin += state.whole.size();
-      axes_.shard.all_gather(window, state.compute, {state.layout->name, "gather parameters"})->wait();
     }
     for (const plan::ParamSlot& slot : state.layout->slots)
       parameters_.attach(slot.param, window.narrow(0, slot.offset, slot.numel));
@@ -121,14 +134,41 @@ void Engine::hold(int index) {
   UnitState& unit = units_[static_cast<std::size_t>(index)];
   if (++unit.holds > 1 || !sharded_params_) return;
   const at::NoGradGuard no_grad;
-  if (!unit.flats.empty() && states_[unit.flats[0]].gathered) unit.slot = ring_.borrow();
+  if (expected_ == index) {
+    expected_ = -1;
+  } else {
+    forget_expected();
+    start_gathers(unit);
+  }
   attach(unit);
+  if (plan_.overlap && gathered_) expect(order_.follow(index));
+}
+
+// `next` is the unit that will be asked for after the one that has just been made whole; -1: unknown.
+void Engine::expect(int next) {
+  if (next < 0 || units_[static_cast<std::size_t>(next)].holds > 0) return;  // itself, most of all: see release
+  expected_ = next;
+  start_gathers(units_[static_cast<std::size_t>(next)]);
+}
+
+void Engine::forget_expected() {
+  if (expected_ < 0) return;
+  UnitState& unit = units_[static_cast<std::size_t>(expected_)];
+  expected_ = -1;
+  for (const auto& gather : unit.gathers) gather->wait();
+  unit.gathers.clear();
+  if (unit.slot >= 0) ring_.give_back(unit.slot);
+  unit.slot = -1;
 }
 
 void Engine::release(int index) {
   UnitState& unit = units_[static_cast<std::size_t>(index)];
   if (unit.holds == 0 || --unit.holds > 0 || !sharded_params_) return;
   detach(unit);
+  if (expected_ < 0 && order_.next() == index) {  // the last one of the forward is the first of the backward
+    expected_ = index;
+    return;
+  }
   if (unit.slot >= 0) ring_.give_back(unit.slot);
   unit.slot = -1;
 }
@@ -176,6 +216,8 @@ void Engine::backward(const at::Tensor& loss_sum, double loss_scale) {
     const UnitState& state = units_[static_cast<std::size_t>(unit)];
     if (state.in_backward || state.open_entries > 0) finish_unit(unit);
   }
+  forget_expected();
+  order_.end();
   reducer_.finish_micro_step();
 }
 
@@ -228,6 +270,7 @@ double Engine::add_block_sums() const {
 
 void Engine::publish() {
   const at::NoGradGuard no_grad;
+  forget_expected();  // of a pass without backward: it has old weights
   for (FlatState& state : states_) {
     if (!state.layout->trainable) continue;
     if (plan_.compute_dtype != plan_.master_dtype)
@@ -251,7 +294,7 @@ at::Tensor Engine::gather(std::size_t flat, What what) {
   const plan::Rest from = weight ? plan_.placement.params : plan_.placement.optimizer;
   const plan::Range valid = weight ? state.kept : state.updated;
   if (valid.size() == state.whole.size()) return source.to(at::kFloat, false, true);
-  const at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
+  at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
   FlatState::piece(whole, state.whole, valid).copy_(FlatState::piece(source, holds, valid));
   expand(plan_, axes_, *state.layout, whole, state.whole, from, Rest::kReplicated, "gather for export");
   return whole;

@@ -9,6 +9,7 @@
 #include "intarsia/nn/parameters.h"
 #include "intarsia/nn/unit_events.h"
 #include "intarsia/plan/run_plan.h"
+#include "intarsia/plan/unit_order.h"
 #include "intarsia/plan/weight_source.h"
 #include "intarsia/shard/flat_state.h"
 #include "intarsia/shard/gather_ring.h"
@@ -28,8 +29,9 @@ namespace intarsia::shard {
 //
 // Gradients carry the factor loss_scale / plan.loss_divisor(); the optimizer multiplies by loss_divisor / (loss_scale x
 // tokens).
-// Collective: all ranks make the same calls in the same order. Threads: one thread a rank.
-// Source: ZeRO (arXiv 1910.02054), sections 5 and 7; FSDP (arXiv 2304.11277), sections 3.2 and 4.
+// With plan.overlap, what a unit needs next is gathered ahead: the order of the last micro-step says which unit
+// follows. Collective: all ranks make the same calls in the same order. Threads: one thread a rank. Source: ZeRO (arXiv
+// 1910.02054), sections 5 and 7; FSDP (arXiv 2304.11277), sections 3.2 and 4.
 class Engine final : public nn::UnitEvents {
  public:
   // `plan` and the communicators must outlive the engine.
@@ -73,12 +75,16 @@ class Engine final : public nn::UnitEvents {
   struct UnitState {
     std::vector<std::size_t> flats;  // indices into states_
     int holds = 0;                   // times that somebody needs it whole
-    int slot = -1;                   // its slot of the ring while gathered
-    int open_entries = 0;            // forward entries whose backward has not ended
-    bool in_backward = false;        // some backward entry began in this micro-step
+    int slot = -1;                   // its slot of the ring while gathered, or while a gather into it is under way
+    std::vector<std::unique_ptr<comm::Work>> gathers;  // under way, one for each flat buffer
+    int open_entries = 0;                              // forward entries whose backward has not ended
+    bool in_backward = false;                          // some backward entry began in this micro-step
   };
   void hold(int unit);
   void release(int unit);
+  void start_gathers(UnitState& unit);
+  void expect(int unit);
+  void forget_expected();
   void attach(UnitState& unit);
   void detach(UnitState& unit);
   void finish_unit(int unit);
@@ -92,6 +98,9 @@ class Engine final : public nn::UnitEvents {
   GatherRing ring_;
   std::vector<UnitState> units_;
   bool sharded_params_;
+  bool gathered_;          // a unit is made whole in a slot of the ring, not in mapped memory
+  plan::UnitOrder order_;  // with plan.overlap
+  int expected_ = -1;      // the unit whose slot is filled, or being filled, before anybody holds it
 };
 
 }  // namespace intarsia::shard

@@ -8,7 +8,9 @@
 
 namespace intarsia::shard {
 
-GatherRing::GatherRing(std::int64_t numel, at::ScalarType type) : numel_(numel), type_(type) { grow(); }
+GatherRing::GatherRing(std::int64_t numel, at::ScalarType type, int slots) : numel_(numel), type_(type) {
+  for (int slot = 0; slot < slots; ++slot) grow();
+}
 
 void GatherRing::grow() {
   const tensor::MemoryScope scope(tensor::MemoryCategory::kGathered);

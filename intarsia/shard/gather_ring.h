@@ -12,9 +12,9 @@ namespace intarsia::shard {
 class GatherRing {
  public:
   GatherRing() = default;
-  // Slots of `numel` elements of `type`. Memory: one slot, category "gathered"; one more for each unit that is held
-  // while others are (units inside units).
-  GatherRing(std::int64_t numel, at::ScalarType type);
+  // Slots of `numel` elements of `type`. Memory: `slots` slots, category "gathered"; one more for each unit that is
+  // held while others are (units inside units).
+  GatherRing(std::int64_t numel, at::ScalarType type, int slots);
 
   // A free slot's index.
   int borrow();

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "intarsia/tensor/dtype_map.h"
 #include "intarsia/tensor/memory_meter.h"
@@ -27,6 +29,21 @@ at::Tensor fp32_zeros(std::int64_t numel) {
   return at::zeros({numel}, at::kFloat);
 }
 
+// An operation and what is to be done with its result.
+class WorkThen final : public comm::Work {
+ public:
+  WorkThen(std::unique_ptr<comm::Work> work, std::function<void()> then)
+      : work_(std::move(work)), then_(std::move(then)) {}
+  void wait() override {
+    work_->wait();
+    then_();
+  }
+
+ private:
+  std::unique_ptr<comm::Work> work_;
+  std::function<void()> then_;
+};
+
 }  // namespace
 
 Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vector<FlatState>& states)
@@ -37,7 +54,8 @@ Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vec
       pending_(states.size()),
       started_(states.size(), false),
       finished_(states.size(), false) {
-  if (!whole_) buffers_.push_back(fp32_zeros(largest_trainable(states)));
+  for (int buffer = 0; !whole_ && buffer < (plan.overlap ? 2 : 1); ++buffer)
+    buffers_.push_back(fp32_zeros(largest_trainable(states)));
   if (!plan.reproducible) return;
   for (const FlatState& state : states) {
     const bool trainable = state.layout->trainable;
@@ -63,6 +81,7 @@ at::Tensor& Reducer::pending(std::size_t flat) {
 void Reducer::start_window() {
   const at::NoGradGuard no_grad;
   micro_step_ = 0;
+  land();  // of a micro-step that failed
   std::fill(started_.begin(), started_.end(), false);
   std::fill(finished_.begin(), finished_.end(), false);
   for (std::size_t flat = 0; flat < states_.size(); ++flat) {
@@ -87,54 +106,59 @@ void Reducer::add(std::size_t flat, const plan::ParamSlot& slot, const at::Tenso
   target.narrow(0, slot.offset, slot.numel).view(gradient.sizes()).add_(gradient);
 }
 
-void Reducer::reduce(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in, const comm::Tag& tag) {
-  if (plan_.reduce_dtype == DType::kF32 || axis.size() == 1) {
-    axis.reduce_scatter(out, in, tag)->wait();
-    return;
-  }
+Reducer::WorkPtr Reducer::start(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in,
+                                const comm::Tag& tag) {
+  if (plan_.reduce_dtype == DType::kF32 || axis.size() == 1) return axis.reduce_scatter(out, in, tag);
   const MemoryScope scope(MemoryCategory::kReduce);
   const at::ScalarType type = tensor::scalar_type(plan_.reduce_dtype);
   const at::Tensor narrow = (in * plan_.reduce_factor).to(type);
   const at::Tensor sum = narrow.narrow(0, axis.rank() * out.numel(), out.numel());
-  axis.reduce_scatter(sum, narrow, tag)->wait();
-  out.copy_(sum).div_(plan_.reduce_factor);
+  return std::make_unique<WorkThen>(axis.reduce_scatter(sum, narrow, tag),
+                                    [narrow, sum, out, this] { out.copy_(sum).div_(plan_.reduce_factor); });
 }
 
 // Sums one micro-step's whole buffer `in` over the axes that `grad` is cut over, into `out`.
-void Reducer::reduce_micro_step(const FlatState& state, const at::Tensor& in, const at::Tensor& out) {
+Reducer::WorkPtr Reducer::start_micro_step(const FlatState& state, const at::Tensor& in, const at::Tensor& out) {
   const comm::Tag tag{state.layout->name, "reduce gradients"};
-  if (plan_.placement.grads != Rest::kSpread || axes_.replicate == nullptr) {
-    reduce(axes_.shard, out, in, tag);
-    return;
-  }
+  if (plan_.placement.grads != Rest::kSpread || axes_.replicate == nullptr) return start(axes_.shard, out, in, tag);
   const plan::Range shard = plan::resting(*state.layout, Rest::kSharded, plan_.grid(), axes_.world.rank());
   const at::Tensor part = FlatState::piece(in, state.whole, shard);
-  reduce(axes_.shard, part, in, tag);
-  reduce(*axes_.replicate, out, part, tag);
+  return std::make_unique<WorkThen>(start(axes_.shard, part, in, tag),
+                                    [this, out, part, tag] { start(*axes_.replicate, out, part, tag)->wait(); });
 }
 
 void Reducer::finish_flat(std::size_t flat) {
   FlatState& state = states_[flat];
   if (whole_ || !state.layout->trainable) return;
   const at::NoGradGuard no_grad;
+  land();
   const at::Tensor buffer = pending(flat);
   const at::Tensor in = buffer.narrow(0, 0, state.whole.size());
+  flying_ = {.buffer = buffer, .part = state.grad};
   if (!trees_.empty()) {
-    reduce_micro_step(state, in, trees_[flat].place(micro_step_));
-  } else if (!started_[flat]) {
-    reduce_micro_step(state, in, state.grad);
-  } else {
-    const at::Tensor sum = FlatState::piece(in, state.whole, state.grad_range);  // its own piece is not read any more
-    reduce_micro_step(state, in, sum);
-    state.grad.add_(sum);
+    flying_.part = trees_[flat].place(micro_step_);
+  } else if (started_[flat]) {
+    flying_.part = FlatState::piece(in, state.whole, state.grad_range);  // its own piece is not read any more
+    flying_.sum = state.grad;
   }
+  flying_.work = start_micro_step(state, in, flying_.part);
   started_[flat] = finished_[flat] = true;
-  buffers_.push_back(buffer);
   pending_[flat].reset();
+  if (!plan_.overlap) land();
+}
+
+// Waits for the reduction that is under way.
+void Reducer::land() {
+  if (!flying_.work) return;
+  const Flying landed = std::exchange(flying_, {});
+  landed.work->wait();
+  if (landed.sum.defined()) landed.sum.add_(landed.part);
+  buffers_.push_back(landed.buffer);
 }
 
 void Reducer::finish_micro_step() {
   const at::NoGradGuard no_grad;
+  land();
   if (!trees_.empty()) {
     for (std::size_t flat = 0; flat < states_.size(); ++flat) {
       if (!states_[flat].layout->trainable) continue;
@@ -158,9 +182,9 @@ void Reducer::finish_window() {
       return FlatState::piece(state.grad, state.grad_range,
                               plan::resting(*state.layout, rest, plan_.grid(), axes_.world.rank()));
     };
-    if (whole_) reduce(axes_.shard, piece(Rest::kSharded), state.grad, tag);
+    if (whole_) start(axes_.shard, piece(Rest::kSharded), state.grad, tag)->wait();
     if (plan_.placement.grads != Rest::kSpread && axes_.replicate != nullptr)
-      reduce(*axes_.replicate, piece(Rest::kSpread), piece(Rest::kSharded), tag);
+      start(*axes_.replicate, piece(Rest::kSpread), piece(Rest::kSharded), tag)->wait();
     expand(plan_, axes_, *state.layout, state.grad, state.grad_range, Rest::kSpread, plan_.placement.optimizer,
            "gather gradients");
   }

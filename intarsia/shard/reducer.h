@@ -1,6 +1,7 @@
 // From the gradients that autograd produces to sums over ranks and micro-steps, in each flat buffer's `grad`.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "intarsia/comm/data_axes.h"
@@ -11,10 +12,11 @@ namespace intarsia::shard {
 
 // Gradients replicated (stages 0, 1): each micro-step adds into `grad`; one reduction at the window's end.
 // Gradients sharded or spread (2, 3): each micro-step fills an fp32 buffer of the unit, reduced when the unit's
-// backward is over. Parameters without a gradient count as zeros. Sums over micro-steps are fp32; over ranks they have
-// the plan's reduce_dtype and form a balanced binary tree in rank order. In reproducible mode the sums over micro-steps
-// continue that tree (TreeSum).
-// Source: ZeRO (arXiv 1910.02054), sections 5.2 and 7.2.1; MiCS (arXiv 2205.00119), section 3.4, for two axes.
+// backward is over. With plan.overlap that reduction goes on while the next unit's buffer fills, and is waited for
+// before the one after it starts. Parameters without a gradient count as zeros. Sums over micro-steps are fp32; over
+// ranks they have the plan's reduce_dtype and form a balanced binary tree in rank order. In reproducible mode the sums
+// over micro-steps continue that tree (TreeSum). Source: ZeRO (arXiv 1910.02054), sections 5.2 and 7.2.1; MiCS (arXiv
+// 2205.00119), section 3.4, for two axes.
 class Reducer {
  public:
   Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vector<FlatState>& states);
@@ -38,8 +40,10 @@ class Reducer {
  private:
   at::Tensor& pending(std::size_t flat);
   at::Tensor take_buffer(std::int64_t numel);
-  void reduce_micro_step(const FlatState& state, const at::Tensor& in, const at::Tensor& out);
-  void reduce(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in, const comm::Tag& tag);
+  using WorkPtr = std::unique_ptr<comm::Work>;
+  WorkPtr start_micro_step(const FlatState& state, const at::Tensor& in, const at::Tensor& out);
+  WorkPtr start(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in, const comm::Tag& tag);
+  void land();
 
   const plan::RunPlan& plan_;
   comm::DataAxes axes_;
@@ -47,9 +51,14 @@ class Reducer {
   bool whole_;                       // add straight into `grad`
   std::vector<at::Tensor> buffers_;  // free fp32 buffers of the largest flat buffer's size
   std::vector<at::Tensor> pending_;  // by flat: the buffer it borrows in this micro-step, or undefined
-  std::vector<bool> started_;        // by flat: `grad` holds something of this window
-  std::vector<bool> finished_;       // by flat: this micro-step's sum is in its place
-  std::vector<TreeSum> trees_;       // by flat; empty unless reproducible
+  // The reduction that is under way: it reads `buffer`, and what it gives is added to `sum` when that is defined.
+  struct Flying {
+    at::Tensor buffer = {}, part = {}, sum = {};
+    WorkPtr work = {};
+  } flying_;
+  std::vector<bool> started_;   // by flat: `grad` holds something of this window
+  std::vector<bool> finished_;  // by flat: this micro-step's sum is in its place
+  std::vector<TreeSum> trees_;  // by flat; empty unless reproducible
   std::int64_t micro_step_ = 0;
 };
 

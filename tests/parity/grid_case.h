@@ -1,4 +1,4 @@
-// One cell of the parity grid: a model with every odd kind of parameter, run in some layout in reproducible mode.
+// One cell of the parity grid: a model with every odd kind of parameter, run in some layout.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,13 +17,19 @@ struct GridPlacement {
   bool halves;  // shard groups of half the ranks
   bool pairs;   // shard groups of two ranks
   bool hpz;     // the groups hold second copies only
+  bool no_sync = false;
 };
+
+// How units become whole: read where they lie, copied when asked for, or copied ahead (RunPlan::overlap).
+enum class Gathering { kMapped, kCopied, kAhead };
 
 inline const std::vector<GridPlacement>& grid_placements() {
   static const std::vector<GridPlacement> placements = {
-      {"stage0", 0, false, false, false}, {"stage1", 1, false, false, false}, {"stage2", 2, false, false, false},
-      {"stage3", 3, false, false, false}, {"hybrid", 3, true, false, false},  {"hybrid_zero2", 2, true, false, false},
-      {"mics", 3, false, true, false},    {"hpz", 3, true, false, true}};
+      {"stage0", 0, false, false, false},       {"stage1", 1, false, false, false},
+      {"stage2", 2, false, false, false},       {"stage3", 3, false, false, false},
+      {"hybrid", 3, true, false, false},        {"hybrid_zero2", 2, true, false, false},
+      {"mics", 3, false, true, false},          {"hpz", 3, true, false, true},
+      {"no_sync", 3, false, false, false, true}};
   return placements;
 }
 
@@ -33,18 +39,23 @@ struct GridCase {
   std::int64_t logical = 8;  // logical micro-batches of one sample
   plan::Recompute recompute = plan::Recompute::kNone;
   int ranks = 1;
-  bool copied = false;
+  Gathering gathering = Gathering::kMapped;
+  bool reproducible = true;
 
+  bool copied() const { return gathering != Gathering::kMapped; }
   const GridPlacement& rests() const { return grid_placements()[static_cast<std::size_t>(placement)]; }
   bool exists() const {
     const bool groups = rests().halves || rests().pairs;
-    return groups ? ranks >= 4 : ranks > 1 || (placement == 0 && !copied);
+    return groups ? ranks >= 4 : ranks > 1 || (placement == 0 && !copied());
   }
 };
 
 inline void PrintTo(const GridCase& cell, std::ostream* out) {
   *out << cell.rests().name << " " << short_name(cell.dtype) << " L" << cell.logical << " recompute "
-       << static_cast<int>(cell.recompute) << " ranks " << cell.ranks << (cell.copied ? " copied" : " mapped");
+       << static_cast<int>(cell.recompute) << " ranks " << cell.ranks
+       << (cell.gathering == Gathering::kAhead ? " ahead"
+           : cell.copied()                     ? " copied"
+                                               : " mapped");
 }
 
 // llama-tied (tied embedding, sizes that do not divide) with random weights and, beside its own parameters: frozen ones
@@ -61,9 +72,10 @@ inline train::TrainJob make_job(const GridCase& cell, std::int64_t steps) {
 
   config::TrainConfig config;
   config.run.ranks = cell.ranks;
-  config.run.force_copy = cell.copied;
-  config.run.reproducible = true;
-  config.run.logical_micro_batches = cell.logical;
+  config.run.force_copy = cell.copied();
+  config.run.no_sync = cell.rests().no_sync;
+  config.run.reproducible = cell.reproducible;
+  config.run.logical_micro_batches = cell.reproducible ? cell.logical : 0;
   config.zero.stage = cell.rests().stage;
   const int group = cell.rests().halves ? cell.ranks / 2 : cell.rests().pairs ? 2 : 0;
   if (cell.rests().hpz) {
@@ -77,12 +89,15 @@ inline train::TrainJob make_job(const GridCase& cell, std::int64_t steps) {
   // So high that the first steps overflow in fp16.
   if (cell.dtype == DType::kF16)
     config.loss_scale = {.mode = config::LossScaleConfig::Mode::kDynamic, .initial = 0x1p20, .hysteresis = 1};
-  config.batch = {cell.logical, cell.logical / cell.ranks, 1};
+  // In reproducible mode a larger micro-batch is asked for than is run.
+  const std::int64_t share = cell.logical / cell.ranks;
+  config.batch = {cell.logical, cell.reproducible ? share : 1, cell.reproducible ? 1 : share};
   config.optimizer.lr = 0.01;
   config.optimizer.weight_decay = 0.1;
   config.gradient_clipping = 0.5;
   job.plan = plan::make_run_plan(config, job.model, ids.size(1), steps);
   job.plan.recompute.policy = cell.recompute;
+  job.plan.overlap = cell.gathering == Gathering::kAhead;
 
   plan::ModelSpec& model = job.plan.model;
   for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.norm.weight"})
@@ -98,8 +113,8 @@ inline train::TrainJob make_job(const GridCase& cell, std::int64_t steps) {
                  .shuffle = true,
                  .micro_batch = job.plan.micro_batch,
                  .accumulation = job.plan.accumulation,
-                 .ranks = cell.ranks,
-                 .logical = job.plan.logical_order()};
+                 .ranks = cell.ranks};
+  if (cell.reproducible) job.sampler.logical = job.plan.logical_order();
   return job;
 }
 
@@ -142,7 +157,7 @@ inline GridRun run(const GridCase& cell, std::int64_t steps) {
         mine.weights = gather_parameters(*assembly.engine, shard::Engine::What::kMaster);
         runs[static_cast<std::size_t>(axes.world.rank())] = std::move(mine);
       },
-      {.force_copy = cell.copied, .timeout_seconds = 120});
+      {.force_copy = cell.copied(), .timeout_seconds = 120});
   for (const GridRun& other : runs)
     for (std::size_t step = 0; step < other.steps.size(); ++step) {
       EXPECT_EQ(other.steps[step].loss, runs[0].steps[step].loss);

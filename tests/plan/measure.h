@@ -24,6 +24,8 @@ struct Case {
   int stage = 0;
   int ranks = 1;
   bool copy = false;
+  bool overlap = false;  // as over gloo
+  bool no_sync = false;
   config::Recompute recompute = config::Recompute::kNone;
   std::int64_t recompute_every = 2;
   std::optional<std::int64_t> checkpoints{};
@@ -34,12 +36,14 @@ struct Measured {
   plan::StepReplay replay;
   tensor::MemoryReading reading;            // of the rank with the highest peak
   std::vector<comm::OpRecord> collectives;  // of rank 0, during the step
+  std::string log;                          // the same as text
 };
 
 inline plan::RunPlan plan_of(const Case& c) {
   config::TrainConfig config;
   config.run.ranks = c.ranks;
   config.run.force_copy = c.copy;
+  config.run.no_sync = c.no_sync;
   config.run.recompute = c.recompute;
   config.run.recompute_every = c.recompute_every;
   config.activation_checkpointing.number_checkpoints = c.checkpoints;
@@ -47,7 +51,9 @@ inline plan::RunPlan plan_of(const Case& c) {
   config.precision = c.dtype == DType::kF32 ? config::Precision::kFp32 : config::Precision::kBf16;
   config.batch.micro_batch_size = c.batch;
   config.batch.accumulation = c.accumulation;
-  return plan::make_run_plan(config, c.model, c.length, 1);
+  plan::RunPlan plan = plan::make_run_plan(config, c.model, c.length, 1);
+  plan.overlap = c.overlap;
+  return plan;
 }
 
 // Two steps, ranks as threads; the meter's peak is that of the second.
@@ -80,6 +86,7 @@ inline Measured measure(const Case& c) {
                     }
                     readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());
                     if (axis.rank() == 0) result.collectives = axis.records();
+                    if (axis.rank() == 0) result.log = axis.text();
                   },
                   {.force_copy = c.copy, .timeout_seconds = 300});
   result.reading = *std::ranges::max_element(readings, {}, &tensor::MemoryReading::total_peak);

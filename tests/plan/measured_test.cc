@@ -81,6 +81,18 @@ TEST(MeasuredPeak, IsPredictedWhenParametersAreCopied) {
   expect_peak(c);
 }
 
+TEST(MeasuredPeak, IsPredictedWhenUnitsAreGatheredAhead) {
+  for (const bool tied : {false, true})
+    for (const int stage : {2, 3}) {
+      Case c = kStates;
+      c.model.tie_word_embeddings = tied;
+      c.stage = stage;
+      c.ranks = 2;
+      c.copy = c.overlap = true;
+      expect_peak(c);
+    }
+}
+
 TEST(MeasuredPeak, IsPredictedForGroupedHeads) {
   Case c = kDeep;
   c.model = model_of(128, 352, 6, 4, 2, 256);
@@ -95,13 +107,21 @@ TEST(MeasuredPeak, IsPredictedForTiedEmbeddings) {
   expect_peak(c);
 }
 
+struct Way {
+  const char* name;
+  bool copy, overlap, no_sync;
+};
+
 TEST(MeasuredCollectives, AreThoseOfThePlan) {
   for (const int stage : {0, 1, 2, 3})
-    for (const bool copy : {false, true}) {
+    for (const Way& way : {Way{"mapped", false, false, false}, Way{"copied", true, false, false},
+                           Way{"ahead", true, true, false}, Way{"no_sync", true, true, true}}) {
       Case c = kStates;
       c.stage = stage;
       c.ranks = 2;
-      c.copy = copy;
+      c.copy = way.copy;
+      c.overlap = way.overlap;
+      c.no_sync = way.no_sync;
       c.accumulation = 2;
       const Measured measured = measure(c);
       std::vector<std::string> planned, seen;
@@ -111,7 +131,7 @@ TEST(MeasuredCollectives, AreThoseOfThePlan) {
       for (const comm::OpRecord& record : measured.collectives)
         if (record.phase != "step totals" && record.phase != "gradient norm" && record.op != comm::Op::kBarrier)
           seen.push_back(concat(comm::op_name(record.op), " ", record.bytes));
-      EXPECT_EQ(planned, seen) << "stage " << stage << (copy ? " copied" : "");
+      EXPECT_EQ(planned, seen) << "stage " << stage << " " << way.name;
     }
 }
 

@@ -43,7 +43,7 @@ KeySpec anything(std::string path, E effect, std::string reason) {
 }
 
 const char* const kUnits = "units are gathered and reduced whole, in a fixed order; there are no buckets to size";
-const char* const kWindow = "unit windows are laid out by the planner before the run";
+const char* const kWindow = "at most two units are whole at a time, each from its use to the end of its use";
 const char* const kOffload = "offloading is not built yet";
 const char* const kFp32Sum = "gradients are always reduced in fp32";
 const char* const kMonitor = "metrics go to metrics.jsonl in the run's directory";
@@ -123,14 +123,14 @@ void add_zero(std::vector<KeySpec>& keys) {
        flag(zero("use_multi_rank_bucket_allreduce"), "true", E::kNoEffect, kUnits),
        flag(zero("allgather_partitions"), "true", E::kNoEffect, kUnits),
        positive(integer(zero("allgather_bucket_size"), "500000000", 0, E::kNoEffect, kUnits)),
-       flag(zero("overlap_comm"), "", E::kNoEffect,
-            "reductions are issued in unit order at fixed points of the backward pass"),
+       flag(zero("overlap_comm"), ""),
        flag(zero("compute_grad_norm"), "true", E::kNoEffect, "metrics.jsonl has the norm of every update"),
        flag(zero("load_from_fp32_weights"), "true", E::kRefused,
             "fp32 masters are the truth, nothing rebuilds them from 16 bits"),
        flag(zero("elastic_checkpoint"), "false", E::kNoEffect, "checkpoints do not depend on the number of ranks"),
        integer(zero("sub_group_size"), "1000000000", 0, E::kNoEffect, "the optimizer works on one shard per unit"),
-       integer(zero("stage3_prefetch_bucket_size"), "50000000", 0, E::kNoEffect, kWindow),
+       integer(zero("stage3_prefetch_bucket_size"), "50000000", 0, E::kNoEffect,
+               "the next unit is gathered ahead, whole; overlap_comm false turns that off"),
        integer(zero("stage3_param_persistence_threshold"), "100000", 0, E::kNoEffect,
                "every parameter of a unit is gathered with its unit"),
        integer(zero("stage3_model_persistence_threshold"), "9223372036854775807", 0, E::kNoEffect,

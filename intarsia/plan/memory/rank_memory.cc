@@ -8,6 +8,7 @@
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/plan/memory/llama_ghost.h"
 #include "intarsia/plan/optimizer_states.h"
+#include "intarsia/plan/unit_order.h"
 
 namespace intarsia::plan {
 namespace {
@@ -73,6 +74,9 @@ class GhostEngine final : public GhostEvents {
     end();
     for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit)
       if (at(unit).in_backward || at(unit).open_entries > 0) finish_unit(unit);
+    forget_expected();
+    order_.end();
+    land();
   }
 
   void finish_window() {
@@ -133,8 +137,10 @@ class GhostEngine final : public GhostEvents {
     for (const UnitState& unit : units_) largest_unit = std::max(largest_unit, unit_numel(unit));
     ledger_.book(Holding::kOptimizer, optimizer_state_bytes(plan_));
     slot_bytes_ = largest_unit * compute_size_;
-    if (copied_) grow_ring();
-    if (!whole_grads_) free_buffers_.push_back(new_buffer(largest_flat));
+    for (int copy = 0; copy < (plan_.overlap ? 2 : 1); ++copy) {
+      if (copied_) grow_ring();
+      if (!whole_grads_) free_buffers_.push_back(new_buffer(largest_flat));
+    }
     // A flat buffer in fp32, the piece it is gathered from, and one parameter.
     std::int64_t largest_param = 0;
     for (const ParamSpec& param : plan_.model.params) largest_param = std::max(largest_param, param.numel());
@@ -167,6 +173,22 @@ class GhostEngine final : public GhostEvents {
   void hold(int index) {
     UnitState& unit = at(index);
     if (++unit.holds > 1 || !copied_) return;
+    if (expected_ == index) {
+      expected_ = -1;
+    } else {
+      forget_expected();
+      gather(index);
+    }
+    if (!plan_.overlap) return;
+    const int next = order_.follow(index);
+    if (next < 0 || at(next).holds > 0) return;
+    expected_ = next;
+    gather(next);
+  }
+
+  void gather(int index) {
+    UnitState& unit = at(index);
+    if (unit.flats.empty()) return;
     if (free_slots_ == 0) grow_ring();
     --free_slots_;
     unit.has_slot = true;
@@ -174,11 +196,24 @@ class GhostEngine final : public GhostEvents {
       collective(ActionKind::kAllGather, index, compute_size_ * plan_.flats[flat].flat_numel());
   }
 
+  void give_back(UnitState& unit) {
+    if (unit.has_slot) ++free_slots_;
+    unit.has_slot = false;
+  }
+
+  void forget_expected() {
+    if (expected_ >= 0) give_back(at(expected_));
+    expected_ = -1;
+  }
+
   void release(int index) {
     UnitState& unit = at(index);
     if (unit.holds == 0 || --unit.holds > 0) return;
-    if (unit.has_slot) ++free_slots_;
-    unit.has_slot = false;
+    if (copied_ && expected_ < 0 && order_.next() == index) {
+      expected_ = index;
+      return;
+    }
+    give_back(unit);
   }
 
   void finish_unit(int index) {
@@ -189,16 +224,24 @@ class GhostEngine final : public GhostEvents {
     if (whole_grads_) return;
     for (const std::size_t flat : unit.flats) {
       if (!plan_.flats[flat].trainable) continue;
+      land();
       pending(flat);
       const std::int64_t bytes = 4 * plan_.flats[flat].flat_numel();
       collective(ActionKind::kReduceScatter, index, bytes);
-      if (plan_.backend == CommBackend::kGloo) {  // pieces of the other ranks
-        ledger_.book(Holding::kTemporaries, bytes - bytes / plan_.ranks);
-        ledger_.book(Holding::kTemporaries, bytes / plan_.ranks - bytes);
-      }
-      free_buffers_.push_back(*pending_[flat]);
+      flying_ = {.buffer = *pending_[flat]};
+      if (plan_.backend == CommBackend::kGloo) flying_.pieces = bytes - bytes / plan_.ranks;
+      ledger_.book(Holding::kTemporaries, flying_.pieces);
       pending_[flat].reset();
+      if (!plan_.overlap) land();
     }
+  }
+
+  // The reduction that is under way is over.
+  void land() {
+    if (flying_.buffer == 0) return;
+    ledger_.book(Holding::kTemporaries, -flying_.pieces);
+    free_buffers_.push_back(flying_.buffer);
+    flying_ = {};
   }
 
   void collective(ActionKind kind, int unit, std::int64_t bytes) {
@@ -229,6 +272,12 @@ class GhostEngine final : public GhostEvents {
   std::vector<std::size_t> slots_of_param_;  // flat buffer of each parameter
   std::vector<std::int64_t> free_buffers_;   // elements
   std::vector<std::optional<std::int64_t>> pending_;
+  struct Flying {
+    std::int64_t buffer = 0;  // elements
+    std::int64_t pieces = 0;  // bytes of the other ranks' pieces
+  } flying_;
+  UnitOrder order_;
+  int expected_ = -1;  // gathered, or being gathered, before anybody holds it
   std::int64_t slot_bytes_ = 0;
   int free_slots_ = 0;
   int micro_ = 0;
