@@ -130,6 +130,9 @@ void resolve_run(Draft& draft) {
   settings.on("force_copy", run.force_copy);
   settings.number("comm_timeout_seconds", run.comm_timeout_seconds);
   settings.choice("last_window", run.last_window);
+  settings.texts("freeze", run.freeze);
+  settings.integer("early_stopping", run.early_stopping);
+  settings.on("save_best", run.save_best);
   resolve_recompute(settings, draft);
   const Asked* threads = draft.find_asked("threads");
   if (threads != nullptr && *parse_integer(threads->values[0]) > 4096)
@@ -137,6 +140,14 @@ void resolve_run(Draft& draft) {
   const Asked* timeout = draft.find_asked("comm_timeout_seconds");
   if (timeout != nullptr && run.comm_timeout_seconds <= 0)
     draft.problem(timeout->path, timeout->place, timeout->values[0], "more than 0 seconds is expected");
+  for (const char* key : {"early_stopping", "save_best"}) {
+    const Asked* asked = draft.find_asked(key);
+    if (asked == nullptr || (run.early_stopping == 0 && !run.save_best)) continue;
+    if (run.eval_every == 0 || (run.eval_data.empty() && run.eval_fraction == 0))
+      draft.problem(asked->path, asked->place, asked->values.empty() ? "" : asked->values[0],
+                    "without evaluations in the run it does nothing",
+                    "--eval-every N with --eval-data FILE or --eval-fraction F");
+  }
   if (draft.find_asked("dump_step") != nullptr && draft.find_asked("dump_gradients") == nullptr) {
     const Asked& step = *draft.find_asked("dump_step");
     draft.problem(step.path, step.place, step.values[0], "without a file to dump to it does nothing",

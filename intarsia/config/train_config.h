@@ -131,17 +131,35 @@ struct RunConfig {
   std::int64_t logical_micro_batches = 0;  // L, with reproducible; 0: train_batch_size / micro_batch_size
   std::int64_t shard_size = 0;             // ranks of a shard group; 0: all. Smaller: more memory, less traffic
   bool reshard_after_forward = true;       // false: gathered parameters stay until their backward
-  bool no_sync = false;  // stages 2 and 3 reduce gradients once an update; costs a whole fp32 gradient a rank
-  bool dry_run = false;                    // plan, print, stop
-  bool force = false;                      // go on although the plan says that memory does not suffice
-  std::string dump_gradients;              // safetensors file of averaged gradients before clipping
-  std::int64_t dump_step = 1;              // the update whose gradients are dumped, counted from 1
+  bool no_sync = false;            // stages 2 and 3 reduce gradients once an update; costs a whole fp32 gradient a rank
+  bool dry_run = false;            // plan, print, stop
+  bool force = false;              // go on although the plan says that memory does not suffice
+  std::string dump_gradients;      // safetensors file of averaged gradients before clipping
+  std::int64_t dump_step = 1;      // the update whose gradients are dumped, counted from 1
   std::int64_t max_bad_steps = 3;  // updates in a row with a loss that is not finite before the run stops (exit 6)
   bool no_decay_1d = false;        // no weight decay for parameters of one dimension
   Backend backend = Backend::kShm;
   bool force_copy = false;            // never map shared parameters: gather as several hosts would
   double comm_timeout_seconds = 600;  // of a collective; smaller: a dead rank is seen sooner, a slow one killed sooner
   LastWindow last_window = LastWindow::kCarry;
+  std::vector<std::string> freeze;  // shell patterns over whole parameter names: these are not trained
+  std::int64_t early_stopping = 0;  // evaluations in a row without a lower loss before the run ends; 0: never
+  bool save_best = false;           // RUN/best: the model at the evaluation with the lowest loss
+};
+
+// Low-rank adapters beside frozen weights. Source: LoRA (arXiv 2106.09685), section 4.
+struct LoraConfig {
+  std::int64_t r = 0;                // rank; 0: no adapters. Larger: more to train, more memory
+  double alpha = 16;                 // the adapter's output is multiplied by alpha / r
+  double dropout = 0;                // of the adapter's input, in training
+  std::vector<std::string> targets;  // last parts of the names of linear layers ("q_proj")
+};
+
+// A section of the DeepSpeed JSON that asks for metrics in another form. Files: output_path/job_name, or in RUN.
+struct MonitorConfig {
+  bool enabled = false;
+  std::string output_path;
+  std::string job_name = "DeepSpeedJobName";
 };
 
 struct TrainConfig {
@@ -158,6 +176,8 @@ struct TrainConfig {
   ZeroConfig zero;
   OffloadConfig offload_optimizer;
   OffloadConfig offload_param{.buffer_count = 5};
+  LoraConfig lora;
+  MonitorConfig tensorboard, csv_monitor;
   bool save_16bit_model = false;  // gather compute-dtype weights when saving in stage 3
   CommunicationConfig communication;
   ActivationCheckpointing activation_checkpointing;

@@ -15,8 +15,8 @@ constexpr std::size_t kLongestCachedWord = 64;
 bool merges_cross_spaces(const TokenizerSpec& spec) {
   for (const BpeMerge& merge : spec.merges) {
     std::string_view token = spec.tokens[static_cast<std::size_t>(merge.result)];
-    while (token.starts_with(kMetaspace)) token.remove_prefix(kMetaspace.size());
-    if (token.find(kMetaspace) != token.npos) return true;
+    while (token.starts_with(kMetaspaceMark)) token.remove_prefix(kMetaspaceMark.size());
+    if (token.find(kMetaspaceMark) != token.npos) return true;
   }
   return false;
 }
@@ -64,7 +64,7 @@ void Tokenizer::Impl::read_characters() {
       byte_of[i] = *byte;
       bytes[i] = static_cast<char>(*byte);
     } else {
-      bytes[i] = replace_all(spec.tokens[i], kMetaspace, " ");
+      bytes[i] = replace_all(spec.tokens[i], kMetaspaceMark, " ");
     }
   }
   if (!merges_cross_spaces(spec)) spec.steps.push_back({PreTokenizeStep::kWords, WordPattern::kSpaceRuns});

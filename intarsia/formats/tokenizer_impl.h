@@ -80,10 +80,10 @@ struct Tokenizer::Impl {
         return cut_into_words(concat(' ', text), first, step + 1, scratch, on_word);
       case PreTokenizeStep::kMetaspace: {
         const PreTokenizeStep::Where prepend = spec.steps[step].prepend;
-        std::string spaced = replace_all(text, " ", kMetaspace);
-        if (!spaced.starts_with(kMetaspace) &&
+        std::string spaced = replace_all(text, " ", kMetaspaceMark);
+        if (!spaced.starts_with(kMetaspaceMark) &&
             (prepend == PreTokenizeStep::kAlways || (prepend == PreTokenizeStep::kFirst && first))) {
-          spaced.insert(0, kMetaspace);
+          spaced.insert(0, kMetaspaceMark);
         }
         return cut_into_words(spaced, first, step + 1, scratch, on_word);
       }

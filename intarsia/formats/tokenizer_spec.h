@@ -33,7 +33,7 @@ struct NormalizeStep {
 };
 
 // U+2581, which character vocabularies write in place of a space.
-inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+inline constexpr std::string_view kMetaspaceMark = "\xE2\x96\x81";
 
 // One step of pre-tokenization, applied to every piece that the step before left.
 struct PreTokenizeStep {

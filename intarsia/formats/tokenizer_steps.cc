@@ -137,7 +137,8 @@ class StepReader {
                      {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
     const std::string& replacement =
         file_.string(file_.optional(part, "replacement"), "replacement of pre_tokenizer Metaspace");
-    if (replacement != kMetaspace) file_.refuse("pre_tokenizer Metaspace with replacement ", printable(replacement));
+    if (replacement != kMetaspaceMark)
+      file_.refuse("pre_tokenizer Metaspace with replacement ", printable(replacement));
     const json& scheme = file_.optional(part, "prepend_scheme");
     const std::string word = scheme.is_null() ? "always" : file_.string(scheme, "prepend_scheme of Metaspace");
     PreTokenizeStep step{PreTokenizeStep::kMetaspace};
@@ -221,7 +222,7 @@ class StepReader {
       if (kind == "Replace") {
         file_.check_keys(inner, "decoder Replace", {"type", "pattern", "content"});
         const std::string& to = file_.string(file_.optional(inner, "content"), "content of decoder Replace");
-        if (string_pattern(inner, "decoder Replace") != kMetaspace || to != " ") {
+        if (string_pattern(inner, "decoder Replace") != kMetaspaceMark || to != " ") {
           file_.refuse("decoder Replace other than of U+2581 by a space");
         }
       } else if (kind == "Strip") {

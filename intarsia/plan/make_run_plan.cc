@@ -6,6 +6,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/plan/arch/llama.h"
+#include "intarsia/plan/name_pattern.h"
 #include "intarsia/plan/optimizer_of_config.h"
 #include "intarsia/plan/optimizer_states.h"
 
@@ -159,6 +160,7 @@ RunPlan make_run_plan(const config::TrainConfig& config, const formats::HfConfig
 RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::int64_t seq_len, std::int64_t steps) {
   RunPlan plan;
   plan.ranks = static_cast<int>(config.run.ranks);
+  freeze(config.run.freeze, model);
   plan.model = std::move(model);
   plan.flats = layout_units(plan.model, plan.ranks);
   plan.stage = config.zero.stage;

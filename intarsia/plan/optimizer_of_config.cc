@@ -1,22 +1,16 @@
 #include "intarsia/plan/optimizer_of_config.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/plan/name_pattern.h"
 #include "intarsia/plan/optimizer_states.h"
 
 namespace intarsia::plan {
 namespace {
-
-bool matches(const std::string& pattern, const ParamSpec& param) {
-  const auto one = [&](const std::string& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; };
-  return one(param.name) || std::ranges::any_of(param.tied_names, one);
-}
 
 // For each parameter the pattern and group that take it.
 struct Taken {

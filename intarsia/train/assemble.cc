@@ -54,7 +54,9 @@ LoopOptions loop_options(const config::RunConfig& run) {
           .changes_allowed = run.resume_with_changes,
           .dump_gradients = run.dump_gradients,
           .dump_step = run.dump_step,
-          .max_bad_steps = run.max_bad_steps};
+          .max_bad_steps = run.max_bad_steps,
+          .early_stopping = run.early_stopping,
+          .save_best = run.save_best};
 }
 
 }  // namespace

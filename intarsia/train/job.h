@@ -27,7 +27,9 @@ struct LoopOptions {
   std::string dump_gradients;
   std::int64_t dump_step = 1;
   std::int64_t max_bad_steps = 3;
-  bool profile_recompute = false;  // say at the end what recomputation took
+  std::int64_t early_stopping = 0;  // evaluations in a row without a lower loss; 0: never
+  bool save_best = false;           // export RUN/best whenever an evaluation is the best so far
+  bool profile_recompute = false;   // say at the end what recomputation took
 };
 
 struct TrainJob {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/log.h"
@@ -18,6 +19,7 @@
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
 #include "intarsia/train/evaluate.h"
+#include "intarsia/train/evaluation_history.h"
 #include "intarsia/train/metrics.h"
 #include "intarsia/train/process.h"
 #include "intarsia/train/run_folder.h"
@@ -55,7 +57,12 @@ class Loop {
   void check_logical_micro_batches(const checkpoint::Manifest& manifest) const;
   StepResult step(const data::Window& window);
   void record(const StepResult& result, double seconds, double waited_before);
-  void evaluate_now(Metrics* metrics);
+  void evaluate_now(Metrics& metrics);
+  void recall_evaluations();
+  bool stopped_early() const {
+    return job_.loop.early_stopping > 0 && history_.since_best() >= job_.loop.early_stopping;
+  }
+  void export_model(const char* name, const optim::Optimizer* average = nullptr);
   void save();
   RunEnd finish(bool stopped);
   std::string path(const char* name) const { return (fs::path(run_) / name).string(); }
@@ -73,6 +80,7 @@ class Loop {
   std::int64_t saved_step_ = -1;
   std::int64_t steps_here_ = 0;  // since this process began
   std::ofstream metrics_;
+  EvaluationHistory history_;
 };
 
 void Loop::open_run() {
@@ -163,12 +171,23 @@ StepResult Loop::step(const data::Window& window) {
                     sampler_.micro_steps(window), next_batch, report, hook);
 }
 
-void Loop::evaluate_now(Metrics* metrics) {
+void Loop::evaluate_now(Metrics& metrics) {
   if (job_.eval_dataset == nullptr) return;
   const Evaluation evaluation = evaluate(*assembly_.engine, *assembly_.model, *job_.eval_dataset, job_.plan.micro_batch,
                                          job_.tokenizer ? &*job_.tokenizer : nullptr);
-  if (metrics != nullptr) metrics->eval_loss = evaluation.loss;
+  metrics.eval_loss = evaluation.loss;
   if (is_first_) console_.evaluation(progress_.step, evaluation);
+  if (history_.add(evaluation.loss) && job_.loop.save_best) export_model("best");
+}
+
+// What the run's earlier processes found, from metrics.jsonl, on all ranks.
+void Loop::recall_evaluations() {
+  std::string losses;
+  if (is_first_)
+    for (const LossPoint& point : read_losses(path("metrics.jsonl")))
+      if (point.eval_loss) losses += shortest(*point.eval_loss) + " ";
+  std::istringstream all(checkpoint::broadcast_text(axis_, losses));
+  for (double loss = 0; all >> loss;) history_.add(loss);
 }
 
 void Loop::record(const StepResult& result, double seconds, double waited_before) {
@@ -192,7 +211,7 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
   if (result.pss_bytes > 0) metrics.pss_bytes = result.pss_bytes;
   if (is_first_) console_.progress(metrics, every(job_.loop.log_every, progress_.step) || progress_.step == 1);
   const bool last = progress_.step == job_.plan.steps;
-  if (every(job_.loop.eval_every, progress_.step) || last) evaluate_now(&metrics);
+  if (every(job_.loop.eval_every, progress_.step) || last) evaluate_now(metrics);
   if (!is_first_) return;
   if (result.skipped)
     console_.note(concat("step ", progress_.step, " is skipped: ",
@@ -215,6 +234,11 @@ void Loop::save() {
   saved_step_ = progress_.step;
 }
 
+void Loop::export_model(const char* name, const optim::Optimizer* average) {
+  checkpoint::export_hf(*assembly_.engine, job_.model, path(name),
+                        {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory, .average = average});
+}
+
 RunEnd Loop::finish(bool stopped) {
   save();
   if (is_first_ && job_.loop.profile_recompute) {
@@ -227,19 +251,17 @@ RunEnd Loop::finish(bool stopped) {
     if (is_first_) console_.note(concat("stopped and saved at step ", progress_.step, "; the same command resumes"));
     return RunEnd::kStopped;
   }
-  checkpoint::export_hf(*assembly_.engine, job_.model, path("model"),
-                        {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory});
+  export_model("model");
   const bool averaged = job_.plan.optimizer.ema_decay > 0;
-  if (averaged)
-    checkpoint::export_hf(
-        *assembly_.engine, job_.model, path("model-ema"),
-        {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory, .average = assembly_.optimizer.get()});
+  if (averaged) export_model("model-ema", assembly_.optimizer.get());
   if (is_first_)
-    console_.note(
-        concat("done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ", path("loss.svg"),
-               "\n  model       ", path("model"), averaged ? concat("\n  average     ", path("model-ema")) : "",
-               "\n  try it      intarsia generate --model ", path("model"), " --prompt \"...\"",
-               job_.plan.schedule.ends_with_the_run() ? "" : "\n  go on       the same command with more --steps"));
+    console_.note(concat(
+        "done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ", path("loss.svg"),
+        "\n  model       ", path("model"), averaged ? concat("\n  average     ", path("model-ema")) : "",
+        job_.loop.save_best ? concat("\n  best        ", path("best"), ", evaluation loss ", shortest(history_.best()))
+                            : "",
+        "\n  try it      intarsia generate --model ", path("model"), " --prompt \"...\"",
+        job_.plan.schedule.ends_with_the_run() ? "" : "\n  go on       the same command with more --steps"));
   return RunEnd::kDone;
 }
 
@@ -254,8 +276,9 @@ RunEnd Loop::run() {
     io::write_file_atomic(path("config.resolved.json"), job_.config_json);
     metrics_.open(path("metrics.jsonl"), std::ios::app);
   }
+  recall_evaluations();
   bool stopped = false;
-  while (progress_.step < job_.plan.steps && !stopped) {
+  while (progress_.step < job_.plan.steps && !stopped && !stopped_early()) {
     const std::optional<data::Window> window = sampler_.next_window(progress_.data_position);
     if (!window) break;
     const double start = seconds_now(), waited_before = axis_.waited_seconds();
@@ -290,7 +313,10 @@ RunEnd Loop::run() {
   INTARSIA_CHECK(kNumeric, stopped || progress_.bad_steps == 0, "the run ended with ", progress_.bad_steps,
                  " steps in a row whose loss or gradient was not finite: it is not saved and not exported, earlier ",
                  "checkpoints are as before. Lower --lr, or look at the data of these steps");
-  return finish(stopped && progress_.step < job_.plan.steps);
+  if (stopped_early() && is_first_)
+    console_.note(concat("ended early at step ", progress_.step, ": ", history_.since_best(),
+                         " evaluations without a lower loss than ", shortest(history_.best())));
+  return finish(stopped && !stopped_early() && progress_.step < job_.plan.steps);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "intarsia/train/evaluation_history.h"
+
 namespace intarsia::train {
 namespace {
 
@@ -27,6 +29,17 @@ TEST(Metrics, CutKeepsStepsUpToTheCheckpointAndDropsTornLines) {
   ASSERT_EQ(points.size(), 2U);
   EXPECT_EQ(points[1].loss, 1);
   EXPECT_EQ(points[1].eval_loss, 3);
+}
+
+TEST(EvaluationHistory, CountsEvaluationsSinceTheBest) {
+  EvaluationHistory history;
+  EXPECT_TRUE(history.add(3));
+  EXPECT_FALSE(history.add(3));
+  EXPECT_FALSE(history.add(std::nan("")));
+  EXPECT_EQ(history.since_best(), 2);
+  EXPECT_TRUE(history.add(2.5));
+  EXPECT_EQ(history.since_best(), 0);
+  EXPECT_EQ(history.best(), 2.5);
 }
 
 TEST(LossPlot, DrawsBothCurvesAndEscapesTheTitle) {

@@ -20,11 +20,12 @@ namespace fs = std::filesystem;
 
 // Settings of the "intarsia" section that decide when something is written or how ranks talk, never what is computed.
 // The number of steps is free: a run may be made longer.
-constexpr std::array kFreeKeys = {"out",          "steps",      "epochs",    "resume",         "fresh",
-                                  "eval_every",   "save_every", "keep",      "log_every",      "dry_run",
-                                  "threads",      "bind",       "force",     "backend",        "force_copy",
-                                  "comm_timeout_seconds", "eval_data",  "dump_step", "dump_gradients", "resume_with_changes",
-                                  "max_bad_steps"};
+constexpr std::array kFreeKeys = {"out",           "steps",          "epochs",         "resume",
+                                  "fresh",         "eval_every",     "save_every",     "keep",
+                                  "log_every",     "dry_run",        "threads",        "bind",
+                                  "force",         "backend",        "force_copy",     "comm_timeout_seconds",
+                                  "eval_data",     "dump_step",      "dump_gradients", "resume_with_changes",
+                                  "max_bad_steps", "early_stopping", "save_best"};
 
 bool is_free(const std::string& path) {
   const std::string last = path.substr(path.rfind('/') + 1);

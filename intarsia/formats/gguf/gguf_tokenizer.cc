@@ -182,7 +182,7 @@ class Converter {
 
   void with_scores(Json& root) const {
     Json vocab = vocabulary();
-    const std::string space(kMetaspace);
+    const std::string space(kMetaspaceMark);
     Json steps = Json::array();
     if (file_.boolean("tokenizer.ggml.add_space_prefix").value_or(true))
       steps.push_back({{"type", "Prepend"}, {"prepend", space}});
