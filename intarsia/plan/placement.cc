@@ -49,8 +49,8 @@ std::string describe(const Placement& placement, int stage, const Grid& grid) {
   const char* no_sync = stage >= 2 && placement.grads == Rest::kReplicated ? ", gradients reduced once an update" : "";
   if (placement.replicas == 1) return concat("stage ", stage, no_sync);
   const char* name = placement.optimizer == Rest::kSpread && placement.params == Rest::kSharded ? "hpZ" : "hybrid";
-  return concat(name, " ", grid.replicas, " x ", grid.shards, " (stage ", stage, ", groups of ", grid.shards,
-                " ranks)", no_sync);
+  return concat(name, " ", grid.replicas, " x ", grid.shards, " (stage ", stage, ", groups of ", grid.shards, " ranks)",
+                no_sync);
 }
 
 std::int64_t LogicalOrder::index(int rank, std::int64_t step) const {

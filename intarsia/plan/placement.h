@@ -45,7 +45,8 @@ struct Placement {
 //   HYBRID_SHARD, MiCS              stage 3 in shard groups smaller than the world
 //   _HYBRID_SHARD_ZERO2             stage 2 in shard groups
 //   hpZ                             parameters sharded in a small group, gradients and optimizer spread over all ranks
-//   no_sync                         any of these with gradients replicated: one reduction a window, not one a micro-step
+//   no_sync                         any of these with gradients replicated: one reduction a window, not one a
+//   micro-step
 // Sources: ZeRO (arXiv 1910.02054), section 5; FSDP (arXiv 2304.11277), section 3.2; ZeRO++ (arXiv 2306.10209), section
 // 4.2; MiCS (arXiv 2205.00119), section 3.2.
 struct PlacementRequest {
