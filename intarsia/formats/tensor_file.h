@@ -34,6 +34,9 @@ std::string shape_text(std::span<const std::int64_t> shape);
 class TensorFile {
  public:
   const std::string& path() const { return file_.path(); }
+  std::uint64_t num_bytes() const { return file_.size(); }
+  // Byte of the file that TensorInfo counts from.
+  std::uint64_t data_begin() const { return data_begin_; }
   // In the order of their bytes.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
 

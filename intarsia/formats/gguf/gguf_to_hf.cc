@@ -1,13 +1,12 @@
 #include "intarsia/formats/gguf/gguf_to_hf.h"
 
-#include <bit>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <system_error>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/float_cast.h"
 #include "intarsia/formats/gguf/gguf_config.h"
 #include "intarsia/formats/gguf/gguf_tokenizer.h"
 #include "intarsia/formats/safetensors_writer.h"
@@ -15,28 +14,6 @@
 
 namespace intarsia::formats {
 namespace {
-
-// To nearest, ties to even.
-std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
-}
-
-std::uint16_t to_f16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
-  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits, rounded by the addition.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u));
-  }
-  const std::uint32_t rounded = magnitude + 0xFFFu + ((magnitude >> 13) & 1u);
-  return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
-}
 
 // The row of the file that is row `row` here. llama.cpp keeps the two halves of a head's rotary pairs one beside the
 // other, Hugging Face one after the other.
@@ -64,11 +41,7 @@ class TensorCopier {
           values_[i] = stored[static_cast<std::size_t>(source_row(weight, static_cast<std::int64_t>(i)))];
       }
     }
-    if (dtype_ == DType::kF32) return std::as_bytes(std::span(values_));
-    halves_.resize(values_.size());
-    for (std::size_t i = 0; i < values_.size(); ++i)
-      halves_[i] = dtype_ == DType::kBF16 ? to_bf16(values_[i]) : to_f16(values_[i]);
-    return std::as_bytes(std::span(halves_));
+    return narrow(values_, dtype_, halves_);
   }
 
  private:

@@ -27,6 +27,12 @@ struct TorchTensor {
   bool is_contiguous() const;
 };
 
+// How much of an archive is compared with its checksums when it is opened.
+enum class RecordCheck {
+  kAll,       // every byte
+  kStructure  // all but the storages, which check_archive_records() compares later
+};
+
 // One archive: a whole file, or a part of one, as DCP keeps many in a file.
 // Threads: const members may be called at once.
 class TorchArchive {
@@ -35,7 +41,7 @@ class TorchArchive {
   // Memory: the pickle's values and the list of records. Errors: kFormat and kUnsupported for damaged archives, packed
   // records, old files without an archive, big-endian ones, records without their checksum, and what Pickle::read
   // refuses.
-  static TorchArchive read(std::span<const std::byte> bytes, std::string name);
+  static TorchArchive read(std::span<const std::byte> bytes, std::string name, RecordCheck check = RecordCheck::kAll);
 
   const std::string& name() const { return name_; }
   PickleValue root() const { return pickle_->root(); }
@@ -57,6 +63,9 @@ class TorchArchive {
   std::unordered_map<std::string, ZipRecord> records_;
   std::shared_ptr<const Pickle> pickle_;
 };
+
+// Compares every record of an archive with its checksum. Memory: the list of records. Errors: kFormat.
+void check_archive_records(std::span<const std::byte> bytes, const std::string& name);
 
 // The weights in a file of torch.save (pytorch_model.bin): a dict of name to contiguous tensor.
 // Errors: as TorchArchive's; kIo; kFormat for other contents.
