@@ -5,6 +5,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/plan/arch/llama.h"
 #include "intarsia/plan/name_pattern.h"
 #include "intarsia/plan/optimizer_of_config.h"
@@ -122,6 +123,16 @@ ModelSource find_model(const std::string& model) {
   std::filesystem::path path(model);
   if (path.filename().empty()) path = path.parent_path();
   source.name = path.filename().string();
+  const bool is_file = std::filesystem::is_regular_file(path);
+  if (is_file || (std::filesystem::is_directory(path) && formats::needs_reader(path.string()))) {
+    const std::optional<std::string> folder = formats::find_config_folder(path.string());
+    INTARSIA_CHECK(kUsage, folder.has_value(), "--model ", printable(model),
+                   ": there is no config.json beside it or in the two folders above; put the model's there");
+    source.directory = *folder;
+    source.weights = path.string();
+    source.config = formats::read_hf_config(source.directory);
+    return source;
+  }
   if (std::filesystem::is_directory(path)) {
     source.directory = path.string();
     source.config = formats::read_hf_config(source.directory);

@@ -10,12 +10,13 @@ namespace intarsia::plan {
 // A model as named on the command line.
 struct ModelSource {
   formats::HfConfig config;
-  std::string directory;  // where its files are; empty for a preset
+  std::string directory;  // where config.json and tokenizer are; empty for a preset
+  std::string weights;    // a peer's checkpoint or a file that has the weights; empty: they are in `directory`
   std::string name;       // last part of the path, or the preset's name
 };
 
-// A Hugging Face directory, else a preset of that name. Errors: kUsage for neither, with the presets' names; those of
-// read_hf_config.
+// A Hugging Face directory; a peer's checkpoint or a file of weights, whose config.json may lie up to two folders
+// above; else a preset of that name. Errors: kUsage for none, with the presets' names; those of read_hf_config.
 ModelSource find_model(const std::string& model);
 
 // The ModelSpec of a config.json. Errors: kUnsupported for an unknown family.

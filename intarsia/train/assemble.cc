@@ -3,6 +3,8 @@
 #include <filesystem>
 
 #include "intarsia/base/error.h"
+#include "intarsia/formats/peers/open_checkpoint.h"
+#include "intarsia/plan/checkpoint_weights.h"
 #include "intarsia/plan/directory_weights.h"
 
 namespace intarsia::train {
@@ -76,6 +78,9 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   TrainJob job;
   job.model = model.config;
   job.model_directory = model.directory;
+  job.weights = model.weights;
+  // Instead of weights that a checkpoint would replace at once, and that need not be there.
+  if (formats::is_peer_checkpoint(config.run.resume)) job.weights = config.run.resume;
   job.random_weights = config.run.init_random || model.directory.empty();
   job.run_name = model.name;
   job.out = out;
@@ -113,14 +118,20 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   return job;
 }
 
-std::unique_ptr<plan::WeightSource> open_weights(const std::string& directory, bool random, const plan::RunPlan& plan) {
-  if (random) return std::make_unique<plan::RandomWeights>(plan.seed);
-  return std::make_unique<plan::DirectoryWeights>(directory, plan.model);
+std::unique_ptr<plan::WeightSource> open_weights(const plan::ModelSource& model, const plan::RunPlan& plan) {
+  if (model.directory.empty()) return std::make_unique<plan::RandomWeights>(plan.seed);
+  if (!model.weights.empty())
+    return std::make_unique<plan::CheckpointWeights>(formats::open_checkpoint(model.weights), plan.model);
+  return std::make_unique<plan::DirectoryWeights>(model.directory, plan.model);
 }
 
 Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
   Assembly assembly;
-  const auto weights = open_weights(job.model_directory, job.random_weights, job.plan);
+  const auto weights = open_weights({.config = job.model,
+                                     .directory = job.random_weights ? "" : job.model_directory,
+                                     .weights = job.weights,
+                                     .name = ""},
+                                    job.plan);
   assembly.engine = std::make_unique<shard::Engine>(job.plan, axes, *weights);
   assembly.model = models::make_model(job.model, job.plan);
   assembly.optimizer = optim::make_optimizer(job.plan, assembly.engine->states(), axes.world);

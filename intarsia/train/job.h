@@ -36,6 +36,7 @@ struct TrainJob {
   plan::RunPlan plan;
   formats::HfConfig model;
   std::string model_directory;  // empty: a preset
+  std::string weights;          // a peer's checkpoint or a file with the weights; empty: they are in model_directory
   bool random_weights = false;
   std::optional<formats::Tokenizer> tokenizer;
   std::optional<formats::ChatFormat> chat;

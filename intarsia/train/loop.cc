@@ -12,7 +12,9 @@
 #include "intarsia/checkpoint/agree.h"
 #include "intarsia/checkpoint/export_hf.h"
 #include "intarsia/checkpoint/load.h"
+#include "intarsia/checkpoint/load_peer.h"
 #include "intarsia/checkpoint/save.h"
+#include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/io/file.h"
 #include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/tensor/memory_meter.h"
@@ -53,6 +55,7 @@ class Loop {
  private:
   void open_run();
   void resume();
+  void resume_from_peer(const std::string& from);
   void check_unchanged(const checkpoint::Manifest& manifest) const;
   void check_logical_micro_batches(const checkpoint::Manifest& manifest) const;
   StepResult step(const data::Window& window);
@@ -133,6 +136,7 @@ void Loop::resume() {
     from = *found.path;
     verify = checkpoint::Verify::kSizes;  // the search has read every byte already
   }
+  if (formats::is_peer_checkpoint(from)) return resume_from_peer(from);
   // Before the tensors: another optimizer is first of all another setting.
   check_unchanged(checkpoint::read_manifest(from));
   check_logical_micro_batches(checkpoint::read_manifest(from));
@@ -147,6 +151,25 @@ void Loop::resume() {
       console_.note(
           concat("nothing to train: the run has ", progress_.step, " steps, --steps asks for ", job_.plan.steps));
   }
+}
+
+// DeepSpeed's or DCP's: weights, state, counters and loss scale go on; the order of the data is this run's own.
+void Loop::resume_from_peer(const std::string& from) {
+  const checkpoint::PeerProgress peer = checkpoint::load_peer(from, *assembly_.engine, *assembly_.optimizer);
+  progress_ = peer.progress;
+  progress_.seed = job_.plan.seed;
+  if (!peer.has_data_position) progress_.data_position = progress_.step * job_.sampler.global_batch();
+  if (job_.plan.loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
+  if (!is_first_) return;
+  console_.note(concat("goes on from ", from, " (", peer.format, "): step ", progress_.step, ", ", progress_.updates,
+                       " updates; the data go on at sample ", progress_.data_position, " of this run's own order"));
+  const double lr = job_.plan.schedule.lr_at_update(progress_.updates + 1);
+  if (peer.next_lr && std::abs(*peer.next_lr - lr) > 1e-6 * std::max(std::abs(lr), std::abs(*peer.next_lr)))
+    log_warning(concat("the checkpoint's next learning rate is ", shortest(*peer.next_lr), ", this run's ",
+                       shortest(lr), "; give --lr and --schedule as they were to go on as before"));
+  if (progress_.step >= job_.plan.steps)
+    console_.note(
+        concat("nothing to train: the checkpoint has ", progress_.step, " steps, --steps asks for ", job_.plan.steps));
 }
 
 StepResult Loop::step(const data::Window& window) {
