@@ -15,8 +15,8 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
+#include "intarsia/cli/commands/checkpoint_commands.h"
 #include "intarsia/cli/commands/config_command.h"
-#include "intarsia/cli/commands/convert_command.h"
 #include "intarsia/cli/commands/launch_command.h"
 #include "intarsia/cli/commands/plan_command.h"
 #include "intarsia/cli/commands/tokenize_command.h"
@@ -46,6 +46,17 @@ int train_command(int argc, char** argv) {
   return check_run_arguments(argc, argv) ? run_rank_program(argc, argv) : 0;
 }
 
+// convert, inspect, diff: here, or with the trainer's reader where one of our own checkpoints is named.
+int convert_here(int argc, char** argv) {
+  return names_native_checkpoint(argc, argv) ? run_rank_program(argc, argv) : convert_command(argc, argv, open_peer);
+}
+int inspect_here(int argc, char** argv) {
+  return names_native_checkpoint(argc, argv) ? run_rank_program(argc, argv) : inspect_command(argc, argv, open_peer);
+}
+int diff_here(int argc, char** argv) {
+  return names_native_checkpoint(argc, argv) ? run_rank_program(argc, argv) : diff_command(argc, argv, open_peer);
+}
+
 struct Command {
   const char* name;
   const char* help;
@@ -59,7 +70,9 @@ constexpr std::array kCommands = {
     Command{"eval", "evaluate a model on data", run_rank_program},
     Command{"generate", "continue a text", run_rank_program},
     Command{"config", "show or check a DeepSpeed JSON", config_command},
-    Command{"convert", "write a model in another format", convert_command},
+    Command{"convert", "write a model or checkpoint in another format", convert_here},
+    Command{"inspect", "what is in a checkpoint or model", inspect_here},
+    Command{"diff", "compare two checkpoints or models", diff_here},
     Command{"tokenize", "turn text into tokens", tokenize_command},
     Command{"tokenizer", "train a tokenizer", tokenizer_command},
     Command{"launch", "start local ranks of any program", launch_command},

@@ -16,9 +16,10 @@ struct Command {
 };
 
 constexpr std::array kCommands = {
-    Command{"train", intarsia::cli::train_command}, Command{"eval", intarsia::cli::eval_command},
+    Command{"train", intarsia::cli::train_command},       Command{"eval", intarsia::cli::eval_command},
     Command{"generate", intarsia::cli::generate_command}, Command{"doctor", intarsia::cli::doctor_command},
-    Command{"bench", intarsia::cli::bench_command}};
+    Command{"bench", intarsia::cli::bench_command},       Command{"convert", intarsia::cli::convert_any},
+    Command{"inspect", intarsia::cli::inspect_any},       Command{"diff", intarsia::cli::diff_any}};
 
 int dispatch(int argc, char** argv) {
   for (const Command& command : kCommands)

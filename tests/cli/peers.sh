@@ -1,0 +1,71 @@
+#!/bin/bash
+# peers.sh PROGRAM: convert, inspect, diff and train on the checkpoints of DeepSpeed and PyTorch, as docs/checkpoints.md says. Run in the
+# repository's root.
+program=$1
+. tests/cli/expect.sh
+peers=tests/fixtures/checkpoints
+
+# converted CASE CHECKPOINT: its weights and moments in fp32 are the expected ones.
+converted() {
+  local case=$peers/$1 out=$folder/model-${1//\//-}
+  run "$program" convert "$case/$2" "$out" --to hf --dtype fp32 --optimizer-state "$out.adam.safetensors" --model "$case/config.json"
+  check "convert $1" test $code -eq 0
+  check "the weights of $1" "$program" diff "$out" "$case/expected.safetensors" > /dev/null
+  check "the moments of $1" "$program" diff "$out.adam.safetensors" "$case/expected_moments.safetensors" > /dev/null
+}
+converted deepspeed/z1-w3-bf16-grad32-tied ckpt
+converted deepspeed/z2-w2-gas-decay universal
+converted deepspeed/z3-w3-frozen-tied ckpt
+converted dcp/fsdp2-w3-bf16-tied ckpt
+converted dcp/accelerate-fsdp2-w2 ckpt
+
+zero2=$peers/deepspeed/z2-w2-gas-decay
+run "$program" convert $zero2/ckpt "$folder/bf16" --dtype bf16
+check 'config.json is found above the checkpoint' test -e "$folder/bf16/config.json"
+run "$program" diff "$folder/bf16" $zero2/ckpt
+check 'diff says what rounding changed' test $code -eq 1
+check 'by how much' grep -q 'model.norm.weight: .* elements differ, the most by' "$folder/stdout"
+cp -r $zero2/ckpt "$folder/alone"
+expect 0 'without config.json' "$program" convert "$folder/alone" "$folder/no-config"
+fails 2 'has a model.safetensors already' "$program" convert $zero2/ckpt "$folder/bf16/../no-config"
+fails 2 'no state of the optimizer' "$program" convert $peers/dcp/hf-storage-w2/ckpt "$folder/m" --optimizer-state "$folder/s"
+fails 2 'no such file' "$program" convert "$folder/nowhere" "$folder/m"
+run "$program" convert $peers/deepspeed/z1-w3-bf16-grad32-tied/ckpt "$folder/untied" --model $zero2
+check 'a model whose config does not tie gets both' grep -q lm_head.weight "$folder/untied/model.safetensors"
+fails 5 "are not this model's|lm_head.weight" "$program" convert $zero2/ckpt "$folder/m" --model $peers/deepspeed/z1-w3-bf16-grad32-tied
+
+run "$program" inspect $peers/deepspeed/z3-w2-fp16-subgroups/ckpt --verify
+check 'inspect' test $code -eq 0
+for text in 'DeepSpeed ZeRO-3, written by 2 ranks' 'verified: yes' 'step: 3' '"scale":256' '"lr":0.004' 'exp_avg_sq'; do
+  check "inspect says $text" grep -qF -- "$text" "$folder/stdout"
+done
+run "$program" inspect $zero2/ckpt --json
+check 'inspect --json' python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["state"]["step"] == 3 and len(d["tensors"]) == 63, d' "$folder/stdout"
+for bad in deepspeed-rank-missing dcp-chunk-hole dcp-path-escape os-system.pt dcp-metadata-os-system; do
+  run "$program" inspect $peers/malformed/$bad --verify
+  check "$bad is refused" test $code -eq 5 -o $code -eq 2
+  check "$bad in one line" test "$(grep -c 'error: ' "$folder/stderr")" -eq 1
+done
+check 'nothing was executed' test -z "$(find . -maxdepth 1 -name PWNED)"
+
+# A run of DeepSpeed goes on: its next losses, its schedule's rates.
+python3 tests/cli/peer_run.py prepare $zero2 "$folder"
+train=("$program" train --config "$folder/ds.json" --data "$folder/samples.safetensors" --shuffle off --no-decay-1d)
+run "${train[@]}" --model $zero2 --resume $zero2/ckpt --set zero_optimization.stage=3 --ranks 2 --steps 12 --out "$folder/run" --save-every 5
+check 'train --resume' test $code -eq 0
+check 'it says where it goes on' grep -q 'DeepSpeed ZeRO-2.*step 3, 3 updates' "$folder/stderr"
+check 'the losses and rates are the next ones of DeepSpeed' python3 tests/cli/peer_run.py compare $zero2 "$folder/run/metrics.jsonl" 1e-5
+run "$program" inspect "$folder/run" --verify
+check 'inspect of a RUN' grep -q 'Intarsia, stage 3, written by 2 ranks' "$folder/stdout"
+check 'its checksums' grep -q 'verified: yes' "$folder/stdout"
+run "$program" convert "$folder/run" "$folder/run-model" --optimizer-state "$folder/run.adam.safetensors"
+check 'convert of a RUN' test $code -eq 0
+check 'it is the model that the run exported' "$program" diff "$folder/run-model" "$folder/run/model" > /dev/null
+check 'diff of a RUN with itself' "$program" diff "$folder/run" "$folder/run/checkpoints/step-12" > /dev/null
+expect 0 'next learning rate is 0.0022' "${train[@]}" --model $zero2 --resume $zero2/ckpt --ranks 2 --steps 12 --set optimizer.params.lr=0.003 --set scheduler.params.warmup_max_lr=0.003 --out "$folder/other"
+# Only the weights: a new run.
+run "${train[@]}" --model $zero2/ckpt --ranks 2 --steps 12 --out "$folder/new"
+check 'train --model' test $code -eq 0
+check 'from the first step on' test "$(losses "$folder/new" | wc -l)" -eq 12
+fails 2 'no state of the optimizer|--model' "${train[@]}" --model $zero2 --resume $peers/dcp/hf-storage-w2/ckpt --ranks 2 --steps 12 --out "$folder/none"
+finish
