@@ -78,7 +78,8 @@ HandCurve run_by_hand(const HandLoop& loop) {
   const plan::ModelSpec& spec = job.plan.model;
   plan::RunPlan plain = job.plan;
   const auto model = models::make_model(job.model, plain);
-  const auto files = train::open_weights(job.model_directory, false, plain);
+  const auto files =
+      train::open_weights({.config = job.model, .directory = job.model_directory, .weights = "", .name = ""}, plain);
   nn::Parameters parameters(spec, loop.weights == at::kFloat ? DType::kF32 : DType::kBF16);
   HandCurve curve;
   std::vector<at::Tensor> m, v;
