@@ -5,8 +5,8 @@
 #include "intarsia/checkpoint/testing_run.h"
 #include "intarsia/formats/model_directory.h"
 #include "intarsia/formats/safetensors.h"
-#include "intarsia/plan/arch/llama.h"
 #include "intarsia/plan/directory_weights.h"
+#include "intarsia/plan/make_run_plan.h"
 
 namespace intarsia::checkpoint {
 namespace {
@@ -21,7 +21,7 @@ using Export = CheckpointTest;
 void export_fixture(const std::string& source, const std::string& directory, int ranks, int stage, DType compute,
                     const ExportOptions& options) {
   const formats::HfConfig config = formats::read_hf_config(source);
-  const plan::RunPlan plan = run_plan(plan::llama_spec(config), ranks, stage, compute);
+  const plan::RunPlan plan = run_plan(plan::model_spec(config), ranks, stage, compute);
   const plan::DirectoryWeights weights(source, plan.model);
   run_ranks(ranks, [&](Communicator& axis) {
     shard::Engine engine(plan, axis, weights);
@@ -29,10 +29,11 @@ void export_fixture(const std::string& source, const std::string& directory, int
   });
 }
 
-void expect_same_tensors(const std::string& a, const std::string& b) {
+// All of `a` stands in `b`, which has `more` tensors beside.
+void expect_same_tensors(const std::string& a, const std::string& b, std::size_t more = 0) {
   const auto left = formats::ModelDirectory::open(a);
   const auto right = formats::ModelDirectory::open(b);
-  EXPECT_EQ(left.num_tensors(), right.num_tensors());
+  EXPECT_EQ(left.num_tensors() + more, right.num_tensors());
   for (const formats::TensorFile& file : left.files()) {
     for (const formats::TensorInfo& tensor : file.tensors()) {
       const formats::LocatedTensor other = right.find(tensor.name);
@@ -52,6 +53,16 @@ TEST_F(Export, GivesTheSourcesBits) {
   EXPECT_EQ(formats::read_hf_config(out), formats::read_hf_config(hf + "llama-gqa/model"));
   export_fixture(hf + "llama-tied/model", out, 3, 1, DType::kBF16, {});  // replaces; masters keep fp32
   expect_same_tensors(hf + "llama-tied/model", out);
+  export_fixture(hf + "gpt2/model", out, 2, 3, DType::kF32, {});  // Conv1D weights stay [in, out]
+  expect_same_tensors(hf + "gpt2/model", out);
+  export_fixture(hf + "gpt2-hub/model", out, 2, 2, DType::kF32, {});  // names without "transformer."
+  expect_same_tensors(out, hf + "gpt2-hub/model", 2);                 // its causal masks are no weights
+  EXPECT_EQ(formats::read_hf_config(out), formats::read_hf_config(hf + "gpt2-hub/model"));
+  for (const char* name : {"mistral-full", "qwen2-tied", "qwen3"}) {
+    export_fixture(hf + name + "/model", out, 2, 3, DType::kF32, {});
+    expect_same_tensors(hf + name + "/model", out);
+    EXPECT_EQ(formats::read_hf_config(out), formats::read_hf_config(hf + name + "/model"));
+  }
   export_fixture(hf + "llama-bf16/model", out, 2, 0, DType::kBF16, {.dtype = DType::kBF16});
   expect_same_tensors(hf + "llama-bf16/model", out);
   EXPECT_EQ(formats::read_hf_config(out).dtype, DType::kBF16);

@@ -24,7 +24,12 @@ bool same_bytes(const LocatedTensor& a, const LocatedTensor& b) {
   return left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0;
 }
 
-bool is_ignorable(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
+// Frequencies of rotary embedding, and GPT-2's causal mask with the number that it writes where nothing is seen.
+bool is_ignorable(const TensorInfo& tensor) {
+  return tensor.name.ends_with(".rotary_emb.inv_freq") ||
+         (tensor.name.ends_with(".attn.bias") && tensor.shape.size() == 4) ||
+         (tensor.name.ends_with(".attn.masked_bias") && tensor.shape.empty());
+}
 
 }  // namespace
 
@@ -56,7 +61,7 @@ std::vector<LocatedTensor> account_tensors(const ModelDirectory& model, const st
   }
   for (const TensorFile& file : model.files())
     for (const TensorInfo& tensor : file.tensors())
-      if (!known.contains(tensor.name) && !is_ignorable(tensor.name))
+      if (!known.contains(tensor.name) && !is_ignorable(tensor))
         problems.add("\"", printable(tensor.name), "\" ", shape_text(tensor.shape),
                      " belongs to no parameter that config.json asks for");
   problems.throw_if_any(ErrorKind::kFormat,

@@ -17,7 +17,8 @@ struct ExpectedTensor {
 };
 
 // Finds each expected tensor, in the order given, under its name or the first of its tied names that is there.
-// Buffers that transformers computes itself ("*.rotary_emb.inv_freq") may be there and are ignored. A tensor stored
+// Buffers that transformers computes itself ("*.rotary_emb.inv_freq", GPT-2's masks "*.attn.bias" of four dims and
+// "*.attn.masked_bias") may be there and are ignored. A tensor stored
 // under two tied names is accepted when both have the same dtype and bytes.
 // Errors: kFormat, one for all: each missing, extra or mis-shaped tensor with its name and both shapes, a dtype that is
 // not a float, tied copies that differ.

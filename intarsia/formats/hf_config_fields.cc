@@ -46,6 +46,17 @@ std::optional<double> Fields::positive(const std::string& key) {
   return number;
 }
 
+std::optional<double> Fields::fraction(const std::string& key) {
+  const Json* value = get(key);
+  if (value == nullptr) return std::nullopt;
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  if (!(number >= 0 && number < 1)) {
+    bad_value(key, *value, "a number from 0 to below 1");
+    return std::nullopt;
+  }
+  return number;
+}
+
 std::optional<bool> Fields::boolean(const std::string& key) {
   const Json* value = get(key);
   if (value == nullptr) return std::nullopt;
@@ -78,6 +89,22 @@ void Fields::unsupported(const std::string& key, const Json& value, const std::s
 
 void Fields::missing(const std::string& key) {
   problems_->push_back({ErrorKind::kFormat, concat("\"", prefix_, key, "\" is missing")});
+}
+
+void Fields::need(const std::string& key, std::int64_t* out) {
+  if (const auto value = integer(key, 1))
+    *out = *value;
+  else if (get(key) == nullptr)
+    missing(key);
+}
+
+void Fields::must_be_off(const std::string& key) {
+  if (boolean(key).value_or(false)) unsupported(key, true, "only false is");
+}
+
+void Fields::must_be(const std::string& key, const Json& allowed) {
+  if (const Json* value = get(key); value != nullptr && *value != allowed)
+    unsupported(key, *value, concat("only ", value_text(allowed), " is"));
 }
 
 std::vector<std::string> Fields::unseen() const {

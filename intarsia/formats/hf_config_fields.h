@@ -28,15 +28,25 @@ class Fields {
   // The value, or null when the key is absent or null.
   const nlohmann::json* get(const std::string& key);
 
+  // True for a key that is there, also when it is null.
+  bool has(const std::string& key) const { return object_.contains(key); }
+
   // Integers lie in [low, 2^31 - 1], so that products of two fit in 64 bits. A float that is integral counts.
   std::optional<std::int64_t> integer(const std::string& key, std::int64_t low);
   std::optional<double> positive(const std::string& key);
+  std::optional<double> fraction(const std::string& key);  // in [0, 1)
   std::optional<bool> boolean(const std::string& key);
   std::optional<std::string> text(const std::string& key);
 
   void bad_value(const std::string& key, const nlohmann::json& value, const std::string& allowed);
   void unsupported(const std::string& key, const nlohmann::json& value, const std::string& allowed);
   void missing(const std::string& key);
+  // A size that must be there, at least 1.
+  void need(const std::string& key, std::int64_t* out);
+  // A switch that must be false or absent.
+  void must_be_off(const std::string& key);
+  // A key whose only accepted value is `allowed`.
+  void must_be(const std::string& key, const nlohmann::json& allowed);
 
   // Marks as seen a key that changes nothing.
   void ignore(const std::string& key) { seen_.insert(key); }

@@ -37,7 +37,7 @@ TEST(HfConfig, ReadsTheFixturesInBothSpellings) {
   EXPECT_EQ(gqa.num_key_value_heads, 2);
   EXPECT_EQ(gqa.head_dim, 6);
   EXPECT_EQ(gqa.max_position_embeddings, 256);
-  EXPECT_EQ(gqa.rms_norm_eps, 1e-6);
+  EXPECT_EQ(gqa.norm_eps, 1e-6);
   EXPECT_EQ(gqa.rope_theta, 1e6);
   EXPECT_FALSE(gqa.tie_word_embeddings);
   EXPECT_EQ(gqa.bos_token_id, 364);
@@ -68,7 +68,7 @@ TEST(HfConfig, AbsentKeysHaveTransformersDefaults) {
   EXPECT_EQ(config.num_key_value_heads, 4);
   EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ(config.max_position_embeddings, 2048);
-  EXPECT_EQ(config.rms_norm_eps, 1e-6);
+  EXPECT_EQ(config.norm_eps, 1e-6);
   EXPECT_EQ(config.rope_theta, 10000);
   EXPECT_FALSE(config.tie_word_embeddings);
   EXPECT_TRUE(config.eos_token_ids.empty());
@@ -80,27 +80,114 @@ TEST(HfConfig, AbsentKeysHaveTransformersDefaults) {
 
 TEST(HfConfig, RefusesByNameWhatChangesResults) {
   const std::vector<std::pair<nlohmann::json, std::string>> cases{
-      {{{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}, "\"rope_scaling.type\": \"linear\""},
-      {{{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}}}}, "\"rope_parameters.rope_type\": \"yarn\""},
+      {{{"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}}}, "\"rope_scaling.type\": \"longrope\""},
+      {{{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"beta_fast", 32}}}}, "\"rope_scaling.beta_fast\""},
       {{{"rope_scaling", {{"rope_type", "default"}, {"factor", 2.0}}}}, "\"rope_scaling.factor\""},
       {{{"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}}}, "partial_rotary_factor"},
       {{{"hidden_act", "gelu"}}, "\"hidden_act\": \"gelu\""},
-      {{{"attention_bias", true}}, "\"attention_bias\""},
-      {{{"mlp_bias", true}}, "\"mlp_bias\""},
+      {{{"model_type", "mistral"}, {"attention_bias", true}}, "\"attention_bias\""},
+      {{{"model_type", "qwen3"}, {"mlp_bias", true}}, "\"mlp_bias\""},
+      {{{"model_type", "qwen2"}, {"sliding_chunk", 3}},
+       "\"sliding_chunk\": 3 is not supported; this key is unknown for qwen2"},
+      {{{"model_type", "mistral"}, {"layer_types", {"sliding_attention", "full_attention"}}}, "\"layer_types\""},
       {{{"pretraining_tp", 2}}, "\"pretraining_tp\": 2"},
-      {{{"attention_dropout", 0.1}}, "\"attention_dropout\": 0.1"},
       {{{"quantization_config", {{"bits", 4}}}}, "\"quantization_config\""},
       {{{"sliding_window", 128}}, "\"sliding_window\": 128"},
       {{{"architectures", {"LlamaForSequenceClassification"}}}, "\"architectures\""},
       {{{"logit_scale", 2.0}}, "\"logit_scale\""},
       {{{"dtype", "float8_e4m3fn"}}, "\"dtype\""},
-      {{{"model_type", "mistral"}}, "\"model_type\" mistral is not supported; supported: llama"},
+      {{{"model_type", "mixtral"}},
+       "\"model_type\" mixtral is not supported; supported: llama, mistral, qwen2, qwen3, gpt2"},
+      {{{"model_type", "mistral"}}, "it must list \"MistralForCausalLM\""},
   };
-  for (const auto& [changes, name] : cases) {
+  for (auto [changes, name] : cases) {
+    if (changes.contains("model_type")) changes["num_key_value_heads"] = 2;
+    if (name.find("MistralForCausalLM") != std::string::npos) changes["architectures"] = {"LlamaForCausalLM"};
     const std::string message = refusal(ErrorKind::kUnsupported, changes);
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_EQ(message.find("config.json: "), 0U) << message;
   }
+}
+
+TEST(HfConfig, FamiliesHaveTheirOwnDefaults) {
+  const HfConfig mistral = read_with({{"model_type", "mistral"}, {"num_attention_heads", 8}});
+  EXPECT_EQ(mistral.num_key_value_heads, 8);
+  EXPECT_EQ(mistral.max_position_embeddings, 131072);
+  EXPECT_EQ(mistral.window_of(1), 4096);
+  const HfConfig qwen2 = read_with({{"model_type", "qwen2"}, {"num_key_value_heads", 2}});
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.output_bias);
+  EXPECT_EQ(qwen2.window_of(1), 0);
+  const HfConfig qwen3 = read_with({{"model_type", "qwen3"}, {"num_key_value_heads", 2}, {"attention_bias", true}});
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.head_dim, 128);
+  EXPECT_TRUE(qwen3.qkv_bias && qwen3.output_bias && !qwen3.mlp_bias);
+  const HfConfig llama = read_with({{"attention_bias", true}, {"mlp_bias", true}, {"attention_dropout", 0.25}});
+  EXPECT_TRUE(llama.qkv_bias && llama.output_bias && llama.mlp_bias);
+  EXPECT_EQ(llama.dropout.at("attention_dropout"), 0.25);
+}
+
+TEST(HfConfig, WindowsOfMistralAndQwen) {
+  const HfConfig full = read_hf_config(kHf + "mistral-full/model");
+  EXPECT_EQ(full.window_of(0), 0);  // null, where an absent key would mean 4096
+  const HfConfig window = read_hf_config(kHf + "mistral-window/model");
+  EXPECT_EQ(window.window_of(0), 6);
+  EXPECT_EQ(window.window_of(1), 6);
+  EXPECT_EQ(read_hf_config(kHf + "qwen2-tied/model").window_of(2), 0);  // use_sliding_window is false
+
+  const nlohmann::json qwen{
+      {"model_type", "qwen3"}, {"num_key_value_heads", 2}, {"use_sliding_window", true}, {"sliding_window", 5}};
+  nlohmann::json by_number = qwen, by_list = qwen;
+  by_number["max_window_layers"] = 1;
+  by_list["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(read_with(by_number).windowed_layers, (std::vector<bool>{false, true}));
+  EXPECT_EQ(read_with(by_list).windowed_layers, (std::vector<bool>{true, false}));
+  EXPECT_EQ(read_with(by_list).window_of(0), 5);
+  by_list["use_sliding_window"] = false;
+  EXPECT_NE(refusal(ErrorKind::kFormat, by_list).find("no sliding window"), std::string::npos);
+  by_list["layer_types"] = {"full_attention"};
+  EXPECT_NE(refusal(ErrorKind::kFormat, by_list).find("a list of 2 texts"), std::string::npos);
+}
+
+TEST(HfConfig, ReadsGpt2AndHowItsWeightsAreCalled) {
+  const HfConfig gpt2 = read_hf_config(kHf + "gpt2/model"), hub = read_hf_config(kHf + "gpt2-hub/model");
+  EXPECT_EQ(gpt2.tensor_prefix, "transformer.");
+  EXPECT_EQ(hub.tensor_prefix, "");
+  EXPECT_EQ(gpt2.intermediate_size, 128);  // null: 4 x 32
+  EXPECT_EQ(hub.intermediate_size, 82);
+  EXPECT_EQ(hub.head_dim, 8);
+  EXPECT_EQ(hub.max_position_embeddings, 56);
+  EXPECT_EQ(gpt2.norm_eps, 1e-4);
+  EXPECT_TRUE(hub.tie_word_embeddings);  // absent
+  EXPECT_TRUE(hub.dropout.empty());
+
+  nlohmann::json json{{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 32}, {"n_layer", 2}, {"n_head", 4}};
+  EXPECT_EQ(parse_hf_config(json.dump(), "c").dropout.at("resid_pdrop"), 0.1);
+  json["reorder_and_upcast_attn"] = true;
+  json["activation_function"] = "relu";
+  const std::string message = error_of(ErrorKind::kUnsupported, [&] { parse_hf_config(json.dump(), "c"); });
+  EXPECT_NE(message.find("\"reorder_and_upcast_attn\""), std::string::npos) << message;
+  EXPECT_NE(message.find("\"activation_function\": \"relu\""), std::string::npos) << message;
+}
+
+TEST(HfConfig, YarnsAttentionFactorComesFromWhateverIsGiven) {
+  const auto factor_of = [](nlohmann::json scaling) {
+    scaling["rope_type"] = "yarn";
+    scaling["factor"] = 4.0;
+    return read_with({{"rope_scaling", scaling}}).rope_scaling.attention_factor;
+  };
+  EXPECT_NEAR(factor_of(nlohmann::json::object()), 1.138629436, 1e-9);  // 0.1 ln 4 + 1
+  EXPECT_EQ(factor_of({{"attention_factor", 0.5}}), 0.5);
+  EXPECT_NEAR(factor_of({{"mscale", 2.0}, {"mscale_all_dim", 1.0}}), 1.277258872 / 1.138629436, 1e-9);
+  EXPECT_NEAR(factor_of({{"mscale", 2.0}}), 1.138629436, 1e-9);  // one alone means nothing
+}
+
+TEST(HfConfig, DynamicRopeGoesBeyondTheModelsMaximum) {
+  const HfConfig config =
+      read_with({{"max_position_embeddings", 100}, {"rope_scaling", {{"type", "dynamic"}, {"factor", 2.5}}}});
+  EXPECT_EQ(config.longest_sequence(), 250);
+  EXPECT_EQ(rope_inverse_frequencies(config, 100), rope_inverse_frequencies(read_with(nlohmann::json::object())));
+  EXPECT_LT(rope_inverse_frequencies(config, 101)[1], rope_inverse_frequencies(config, 100)[1]);
 }
 
 TEST(HfConfig, AcceptsTheSameSwitchesWhenTheyAreOff) {
@@ -178,10 +265,26 @@ TEST_F(HfConfigFile, MissingFolderAndMissingConfigSayWhatAModelIs) {
 }
 
 TEST_F(HfConfigFile, WrittenConfigReadsBackEqual) {
-  for (const char* name : {"llama-gqa", "llama-tied", "llama-rope-old", "llama-rope-v5", "llama-bf16"}) {
-    const HfConfig config = read_hf_config(kHf + name + "/model");
+  for (const char* name : {"llama-gqa", "llama-tied", "llama-rope-old", "llama-rope-v5", "llama-bf16", "mistral-full",
+                           "mistral-window", "qwen2-tied", "qwen3", "gpt2", "gpt2-hub"}) {
+    HfConfig config = read_hf_config(kHf + name + "/model");
     write_hf_config(folder_, config);
+    if (config.model_type == "gpt2") config.tensor_prefix = "transformer.";  // there are no weights to look at
     EXPECT_EQ(read_hf_config(folder_), config) << name;
+  }
+  const nlohmann::json yarn{
+      {"type", "yarn"}, {"factor", 3}, {"mscale", 1.5}, {"mscale_all_dim", 1}, {"truncate", false}};
+  for (const nlohmann::json& changes :
+       {nlohmann::json{{"rope_scaling", yarn}, {"attention_bias", true}, {"attention_dropout", 0.5}},
+        nlohmann::json{{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}, {"mlp_bias", true}},
+        nlohmann::json{{"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}},
+        nlohmann::json{{"model_type", "qwen2"},
+                       {"num_key_value_heads", 1},
+                       {"use_sliding_window", true},
+                       {"layer_types", {"sliding_attention", "full_attention"}}}}) {
+    const HfConfig config = read_with(changes);
+    write_hf_config(folder_, config);
+    EXPECT_EQ(read_hf_config(folder_), config) << changes;
   }
 }
 

@@ -2,7 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "intarsia/base/error.h"
+#include "intarsia/base/text.h"
+#include "intarsia/models/gpt2/gpt2.h"
 #include "intarsia/models/llama/llama.h"
 #include "intarsia/nn/autocast.h"
 
@@ -13,9 +17,10 @@ namespace {
 class AutocastModel final : public Model {
  public:
   AutocastModel(std::unique_ptr<Model> model, DType dtype) : model_(std::move(model)), dtype_(dtype) {}
-  at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) override {
+  at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                    const at::Tensor& positions) override {
     const nn::AutocastScope autocast(dtype_);
-    return model_->logits(parameters, events, input_ids);
+    return model_->logits(parameters, events, input_ids, positions);
   }
 
  private:
@@ -24,8 +29,11 @@ class AutocastModel final : public Model {
 };
 
 std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan) {
-  if (config.model_type == "llama") return std::make_unique<llama::Llama>(config, plan.model, plan.recompute);
-  fail(ErrorKind::kUnsupported, "model_type \"", config.model_type, "\" is not supported; supported: llama");
+  const std::vector<std::string> known = formats::known_model_types();
+  INTARSIA_CHECK(kUnsupported, std::ranges::find(known, config.model_type) != known.end(), "model_type \"",
+                 printable(config.model_type), "\" is not supported; supported: ", join(known));
+  if (config.model_type == "gpt2") return std::make_unique<gpt2::Gpt2>(config, plan.model, plan.recompute);
+  return std::make_unique<llama::Llama>(config, plan.model, plan.recompute);
 }
 
 }  // namespace

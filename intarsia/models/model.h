@@ -20,7 +20,13 @@ class Model {
   // Shapes: input_ids [B, T] int64, each below vocab_size -> logits [B, T, vocab_size] in compute dtype (with
   // autocast in its type).
   // `events` hears of each unit; null when all parameters are whole.
-  virtual at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) = 0;
+  // `positions` [B, T] int64: each token's place in its document, which begins where it is 0; attention stays within
+  // documents. Undefined: 0 to T - 1 in each row, which is one document. Memory with it: B * T * T elements a call.
+  virtual at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                            const at::Tensor& positions) = 0;
+  at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) {
+    return logits(parameters, events, input_ids, at::Tensor());
+  }
 };
 
 // The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast.

@@ -6,6 +6,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/formats/peers/open_checkpoint.h"
+#include "intarsia/plan/arch/gpt2.h"
 #include "intarsia/plan/arch/llama.h"
 #include "intarsia/plan/name_pattern.h"
 #include "intarsia/plan/optimizer_of_config.h"
@@ -114,6 +115,12 @@ RecomputePlan recompute_of(const config::TrainConfig& config) {
   return plan;
 }
 
+const char* name_of_maximum(const formats::HfConfig& config) {
+  if (config.model_type == "gpt2") return "n_positions";
+  return config.rope_scaling.type == formats::RopeType::kDynamic ? "max_position_embeddings x rope factor"
+                                                                 : "max_position_embeddings";
+}
+
 }  // namespace
 
 ModelSource find_model(const std::string& model) {
@@ -146,25 +153,29 @@ ModelSource find_model(const std::string& model) {
 }
 
 ModelSpec model_spec(const formats::HfConfig& config) {
-  INTARSIA_CHECK(kUnsupported, config.model_type == "llama", "model_type \"", printable(config.model_type),
-                 "\" is not supported yet; supported: llama");
-  return llama_spec(config);
+  const std::vector<std::string> known = formats::known_model_types();
+  INTARSIA_CHECK(kUnsupported, std::ranges::find(known, config.model_type) != known.end(), "model_type \"",
+                 printable(config.model_type), "\" is not supported; supported: ", join(known));
+  return config.model_type == "gpt2" ? gpt2_spec(config) : llama_spec(config);
 }
 
 std::int64_t sequence_length(std::int64_t asked, const formats::HfConfig& config) {
+  const std::int64_t longest = config.longest_sequence();
   if (asked == 0) return std::min<std::int64_t>(2048, config.max_position_embeddings);
-  INTARSIA_CHECK(kConfig, asked <= config.max_position_embeddings, "--seq-len ", asked,
-                 " is longer than the model's maximum, max_position_embeddings = ", config.max_position_embeddings,
-                 "; give --seq-len ", config.max_position_embeddings, " or less");
+  INTARSIA_CHECK(kConfig, asked <= longest, "--seq-len ", asked, " is longer than the model's maximum, ",
+                 name_of_maximum(config), " = ", longest, "; give --seq-len ", longest, " or less");
   INTARSIA_CHECK(kConfig, asked >= 2, "--seq-len ", asked, ": a sample needs at least 2 tokens, an input and a target");
   return asked;
 }
 
 RunPlan make_run_plan(const config::TrainConfig& config, const formats::HfConfig& model, std::int64_t seq_len,
                       std::int64_t steps) {
-  INTARSIA_CHECK(
-      kConfig, seq_len <= model.max_position_embeddings, "samples of ", seq_len,
-      " tokens are longer than the model's maximum, max_position_embeddings = ", model.max_position_embeddings);
+  INTARSIA_CHECK(kConfig, seq_len <= model.longest_sequence(), "samples of ", seq_len,
+                 " tokens are longer than the model's maximum, ", name_of_maximum(model), " = ",
+                 model.longest_sequence());
+  for (const auto& [key, probability] : model.dropout)
+    INTARSIA_CHECK(kUnsupported, false, "the model's \"", key, "\" is ", probability,
+                   ": dropout is not supported; set it to 0 in its config.json to train without");
   return make_run_plan(config, model_spec(model), seq_len, steps);
 }
 

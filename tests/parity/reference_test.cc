@@ -1,20 +1,27 @@
-// Logits, loss and gradients of the Llama fixtures against reference.safetensors.
+// Logits, loss and gradients of every fixture against reference.safetensors.
 #include "fixture_case.h"
 
 namespace intarsia::parity {
 namespace {
 
+// Of tests/fixtures/hf, or of tests/fixtures/families by "families/NAME".
+std::string folder_of(const std::string& model) {
+  return model.starts_with("families/") ? "tests/fixtures/" + model : fixture(model);
+}
+
 class Reference : public testing::TestWithParam<Layout> {};
 
 TEST_P(Reference, LogitsLossAndGradientsAgree) {
   const Layout& layout = GetParam();
-  const auto file = formats::SafetensorsFile::open(fixture(layout.model + "/reference.safetensors"));
-  const nlohmann::json reference = read_json(fixture(layout.model + "/reference.json"));
+  const std::string folder = folder_of(layout.model);
+  const auto file = formats::SafetensorsFile::open(folder + "/reference.safetensors");
+  const nlohmann::json reference = read_json(folder + "/reference.json");
   const at::Tensor ids = read_tensor(file, "input_ids"), labels = read_tensor(file, "labels");
-  const plan::ModelSource source = plan::find_model(fixture(layout.model + "/model"));
+  const plan::ModelSource source = plan::find_model(folder + "/model");
   config::TrainConfig config;
   config.run.ranks = layout.ranks;
   config.zero.stage = layout.stage;
+  config.run.force_copy = layout.force_copy;
   config.batch.micro_batch_size = 2 / layout.ranks;
   config.gradient_clipping = 0;
   train::TrainJob job;
@@ -57,13 +64,36 @@ TEST_P(Reference, LogitsLossAndGradientsAgree) {
   });
 }
 
+// Every model alone and sharded, and every stage with two ranks.
 std::vector<Layout> layouts() {
+  const std::vector<std::string> models = {"llama-gqa",
+                                           "llama-tied",
+                                           "llama-rope-old",
+                                           "llama-rope-v5",
+                                           "llama-bf16",
+                                           "mistral-full",
+                                           "mistral-window",
+                                           "qwen2-tied",
+                                           "qwen3",
+                                           "gpt2",
+                                           "gpt2-hub",
+                                           "families/rope-linear",
+                                           "families/rope-dynamic",
+                                           "families/rope-yarn-old",
+                                           "families/rope-yarn-v5",
+                                           "families/llama-biases",
+                                           "families/qwen2-window",
+                                           "families/qwen3-window",
+                                           "families/gpt2-untied"};
   std::vector<Layout> all;
-  for (const char* model : {"llama-gqa", "llama-tied", "llama-rope-old", "llama-rope-v5", "llama-bf16"})
-    for (const int ranks : {1, 2}) all.push_back({model, "", ranks, 3});
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    all.push_back({models[i], "", 1, 0});
+    all.push_back({models[i], "", 2, 3, i % 2 == 1});
+    if (i % 3 < 2) all.push_back({models[i], "", 2, static_cast<int>(i % 3) + 1});
+  }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Llama, Reference, testing::ValuesIn(layouts()));
+INSTANTIATE_TEST_SUITE_P(Models, Reference, testing::ValuesIn(layouts()));
 
 }  // namespace
 }  // namespace intarsia::parity

@@ -30,6 +30,7 @@ struct Case {
   std::int64_t recompute_every = 2;
   std::optional<std::int64_t> checkpoints{};
   std::int64_t batch = 1, length = 128, accumulation = 1;
+  bool isolated = false;  // two documents a sample
 };
 
 struct Measured {
@@ -56,6 +57,10 @@ inline plan::RunPlan plan_of(const Case& c) {
   return plan;
 }
 
+inline at::Tensor two_documents(const Case& c) {
+  return at::arange(c.length, at::kLong).remainder(c.length / 2).expand({c.batch, c.length}).contiguous();
+}
+
 // Two steps, ranks as threads; the meter's peak is that of the second.
 inline Measured measure(const Case& c) {
   tensor::install_memory_meter();
@@ -64,7 +69,7 @@ inline Measured measure(const Case& c) {
   job.random_weights = true;
   job.plan = plan_of(c);
   Measured result;
-  result.replay = plan::replay_step(job.plan, c.model);
+  result.replay = plan::replay_step(job.plan, c.model, c.isolated);
   std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(c.ranks));
   comm::run_ranks(c.ranks,
                   [&](comm::Communicator& inner) {
@@ -79,8 +84,7 @@ inline Measured measure(const Case& c) {
                           [&](std::int64_t) {
                             return data::Batch{at::ones({c.batch, c.length}, at::kLong),
                                                at::ones({c.batch, c.length}, at::kLong),
-                                               {},
-                                               c.batch * (c.length - 1)};
+                                               c.isolated ? two_documents(c) : at::Tensor(), c.batch * (c.length - 1)};
                           },
                           [] { return train::RankReport{}; });
                     }

@@ -107,6 +107,52 @@ TEST(MeasuredPeak, IsPredictedForTiedEmbeddings) {
   expect_peak(c);
 }
 
+TEST(MeasuredPeak, IsPredictedForTheOtherFamilies) {
+  Case c = kDeep;
+  c.model = model_of(128, 352, 6, 4, 2, 256);
+  formats::HfConfig qwen2 = c.model, qwen3 = c.model, mistral = c.model;
+  qwen2.qkv_bias = true;
+  qwen3.qk_norm = true;
+  mistral.sliding_window = 48;
+  mistral.windowed_layers.assign(6, true);
+  for (const formats::HfConfig& model : {qwen2, qwen3, mistral}) {
+    c.model = model;
+    expect_peaks(c);
+  }
+}
+
+formats::HfConfig gpt2_of(std::int64_t hidden, std::int64_t layers, std::int64_t vocab) {
+  formats::HfConfig model = model_of(hidden, 4 * hidden, layers, 4, 4, vocab, true);
+  model.model_type = "gpt2";
+  model.max_position_embeddings = 160;
+  model.qkv_bias = model.output_bias = model.mlp_bias = true;
+  return model;
+}
+
+TEST(MeasuredPeak, IsPredictedForGpt2) {
+  Case c = kDeep;
+  c.model = gpt2_of(128, 6, 256);
+  expect_peaks(c);
+  c = kWide;
+  c.model = gpt2_of(128, 2, 8192);
+  expect_peaks(c);
+  c = kStates;
+  c.model = gpt2_of(256, 4, 2048);
+  c.ranks = 2;
+  for (const int stage : {2, 3}) {
+    c.stage = stage;
+    expect_peak(c);
+  }
+}
+
+TEST(MeasuredPeak, IsPredictedForIsolatedDocuments) {
+  Case c = kDeep;
+  c.isolated = true;
+  expect_peaks(c);
+  c.model = gpt2_of(128, 6, 256);
+  expect_peaks(c);
+}
+
 struct Way {
   const char* name;
   bool copy, overlap, no_sync;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every training curve of the Llama fixtures on every layout, through the command line.
+"""Every training curve of the fixtures on every layout, through the command line.
 
 A layout is a number of ranks that divides the curve's rows, a stage and a way for ranks to talk. metrics.jsonl must equal
 curves.json and, for `plain`, RUN/model must equal final_plain.safetensors, within the tolerances of
@@ -22,7 +22,7 @@ from runs import FIXTURES, RunFailed, np, relative, train, write_samples
 
 from safetensors.torch import load_file
 
-CASES = ("llama-gqa", "llama-tied", "llama-bf16")
+CASES = ("llama-gqa", "llama-tied", "llama-bf16", "mistral-window", "qwen2-tied", "qwen3", "gpt2")
 VARIANTS = ("plain", "nodecay1d", "clip", "accumulate", "warmup_cosine", "all")
 WAYS = {
     "mapped": ("--backend", "shm"),
@@ -107,7 +107,11 @@ def weight_problems(folder, curves, worst):
     found = {name: tensor.float() for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
     if found.keys() != curves.final.keys():
         return [f"weights {sorted(found.keys() ^ curves.final.keys())} are in only one of {folder} and final_plain.safetensors"]
-    off = np.concatenate([np.abs((found[name] - wanted).numpy()).ravel() for name, wanted in curves.final.items()]) / curves.lr
+    differences = {name: np.abs((found[name] - wanted).numpy()).ravel() for name, wanted in curves.final.items()}
+    for name, difference in differences.items():
+        if name.endswith("attn.c_attn.bias"):  # the keys' third: its gradient is rounding only
+            differences[name] = np.concatenate([difference[: len(difference) // 3], difference[len(difference) // 3 * 2 :]])
+    off = np.concatenate(list(differences.values())) / curves.lr
     worst["final weights, of lr"] = max(worst.get("final weights, of lr", 0.0), float(off.max()))
     if not off.max() <= 0.2 or not np.quantile(off, 0.999) <= 0.01:
         return [f"weights are off by {off.max():.1e} lr, 99.9 % of them by up to {np.quantile(off, 0.999):.1e} lr; 0.2 and 0.01 are allowed"]

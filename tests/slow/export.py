@@ -17,7 +17,10 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-CASES = ("llama-gqa", "llama-tied", "llama-bf16", "llama-rope-old", "llama-rope-v5")
+CASES = (
+    "llama-gqa", "llama-tied", "llama-bf16", "llama-rope-old", "llama-rope-v5", "mistral-full", "mistral-window", "qwen2-tied",
+    "qwen3", "gpt2", "gpt2-hub",
+)  # fmt: skip
 LOSS, GRADIENT, SMALLEST = 1e-5, 1e-4, 1e-6  # relative; of the tensor's largest magnitude; or absolute, where that is larger
 
 
@@ -31,6 +34,8 @@ def load(folder):
 
 def gradient_problems(found, model, worst):
     wanted = {name: parameter.grad for name, parameter in model.named_parameters()}
+    if "wte.weight" in found:  # the published GPT-2's names
+        wanted = {name.removeprefix("transformer."): gradient for name, gradient in wanted.items()}
     if found.keys() != wanted.keys():
         return [f"gradients {sorted(found.keys() ^ wanted.keys())} are in only one of the two"]
     problems = []

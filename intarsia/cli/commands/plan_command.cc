@@ -156,6 +156,7 @@ int plan_command(int argc, char** argv) {
   const std::int64_t seq_len = plan::sequence_length(resolved.config.run.seq_len, model.config);
   request.run =
       plan::make_run_plan(resolved.config, model.config, seq_len, std::max<std::int64_t>(1, resolved.config.run.steps));
+  request.isolated = resolved.config.run.pack == config::Pack::kIsolate;
   request.margin = flags.margin;
   for (const config::Problem& problem : check_trainable(resolved)) request.refusals.push_back(problem.text());
   request.local_ranks = request.run.ranks;

@@ -69,7 +69,7 @@ TEST_F(GgufFolder, BecomesAHuggingFaceDirectory) {
   const HfConfig config = read_hf_config(path("llama"));
   EXPECT_EQ(config.hidden_size, 64);
   EXPECT_EQ(config.num_key_value_heads, 2);
-  EXPECT_EQ(config.rms_norm_eps, 1e-5);
+  EXPECT_EQ(config.norm_eps, 1e-5);
   EXPECT_FALSE(config.tie_word_embeddings);
   EXPECT_EQ(config.eos_token_ids, std::vector<std::int64_t>{2});
   EXPECT_NE(bytes_of(path("llama/tokenizer_config.json")).find("{{ bos_token }}"), std::string::npos);

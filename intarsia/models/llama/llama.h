@@ -1,7 +1,9 @@
-// Llama, computed as Hugging Face's transformers computes it.
-// Source: Llama 2 (arXiv 2307.09288); transformers, models/llama/modeling_llama.py for the order of casts.
+// Llama, and the families that are Llama with other settings, computed as Hugging Face's transformers computes them.
+// Source: Llama 2 (arXiv 2307.09288), Mistral 7B (arXiv 2310.06825) for windows, Qwen2 (arXiv 2407.10671) for biases,
+// Qwen3 (arXiv 2505.09388) for norms of queries and keys; transformers, models/*/modeling_*.py for the order of casts.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,25 +16,39 @@ namespace intarsia::models::llama {
 class Llama final : public Model {
  public:
   Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute);
-  at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) override;
+  at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                    const at::Tensor& positions) override;
 
  private:
-  struct Block {  // indices of parameters
-    int unit, input_norm, q, k, v, o, post_norm, gate, up, down;
+  struct Linear {  // indices of parameters; bias may be kNoParam
+    int weight, bias;
+  };
+  struct Block {
+    int unit, input_norm, post_norm;
+    int q_norm, k_norm;  // kNoParam without
+    Linear q, k, v, o, gate, up, down;
+    bool windowed;
     std::string name;
   };
-  at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const at::Tensor& x_BTH) const;
-  at::Tensor attention(const nn::Parameters& parameters, const Block& block, const at::Tensor& x_BTH) const;
+  // What the blocks of one forward share; recomputation in backward reads it too.
+  struct Places {
+    at::Tensor cos, sin;  // [T, D], or [B, 1, T, D] with positions; compute dtype
+    at::Tensor mask, window_mask;
+  };
+  at::Tensor linear(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const;
+  at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const Places& places,
+                           const at::Tensor& x_BTH) const;
+  at::Tensor attention(const nn::Parameters& parameters, const Block& block, const Places& places,
+                       const at::Tensor& x_BTH) const;
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
-  void prepare_rotation(std::int64_t length, at::ScalarType type);
+  std::shared_ptr<const Places> places_of(std::int64_t length, const at::Tensor& positions, at::ScalarType type);
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;
   int embed_, embed_unit_, norm_, head_unit_;
   int head_;  // parameter of the head: lm_head.weight, or the embedding when tied
   std::vector<Block> blocks_;
-  at::Tensor inverse_frequencies_;  // [head_dim / 2] fp32
-  at::Tensor cos_TD_, sin_TD_;      // of the longest sequence so far, compute dtype
+  std::shared_ptr<const Places> last_;  // of the last forward without positions
 };
 
 }  // namespace intarsia::models::llama

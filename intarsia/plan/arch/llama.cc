@@ -3,40 +3,10 @@
 #include <array>
 
 #include "intarsia/base/error.h"
+#include "intarsia/plan/arch/spec_builder.h"
 
 namespace intarsia::plan {
 namespace {
-
-// Builds units one after another.
-class SpecBuilder {
- public:
-  SpecBuilder(ModelSpec* spec, double init_std) : spec_(spec), init_std_(init_std) {}
-
-  void begin_unit(const std::string& name) { spec_->units.push_back({.name = name, .params = {}}); }
-
-  // A weight [rows, columns]; tensor parallelism splits `parallel_dim`.
-  ParamSpec& matrix(const std::string& name, std::int64_t rows, std::int64_t columns, int parallel_dim) {
-    ParamSpec& param = add(name, {rows, columns}, Init::kNormal);
-    param.tensor_parallel_dim = parallel_dim;
-    return param;
-  }
-  void norm(const std::string& name, std::int64_t size) { add(name, {size}, Init::kOnes); }
-
- private:
-  ParamSpec& add(const std::string& name, std::vector<std::int64_t> shape, Init init) {
-    spec_->units.back().params.push_back(static_cast<int>(spec_->params.size()));
-    ParamSpec param;
-    param.name = name;
-    param.shape = std::move(shape);
-    param.unit = static_cast<int>(spec_->units.size()) - 1;
-    param.init = init;
-    param.init_std = init_std_;
-    return spec_->params.emplace_back(std::move(param));
-  }
-
-  ModelSpec* spec_;
-  double init_std_;
-};
 
 struct Preset {
   const char* name;
@@ -53,12 +23,11 @@ constexpr std::array kPresets{
 }  // namespace
 
 ModelSpec llama_spec(const formats::HfConfig& config) {
-  INTARSIA_INVARIANT(config.model_type == "llama", "llama_spec() was given a ", config.model_type);
   ModelSpec spec;
-  spec.family = "llama";
+  spec.family = config.model_type;
   spec.vocab_size = config.vocab_size;
   spec.hidden_size = config.hidden_size;
-  spec.max_positions = config.max_position_embeddings;
+  spec.max_positions = config.longest_sequence();
 
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t queries = config.num_attention_heads * config.head_dim;
@@ -73,13 +42,21 @@ ModelSpec llama_spec(const formats::HfConfig& config) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string name = concat("model.layers.", layer);
     build.begin_unit(name);
-    build.matrix(name + ".self_attn.q_proj.weight", queries, hidden, 0);
-    build.matrix(name + ".self_attn.k_proj.weight", keys, hidden, 0);
-    build.matrix(name + ".self_attn.v_proj.weight", keys, hidden, 0);
-    build.matrix(name + ".self_attn.o_proj.weight", hidden, queries, 1);
-    build.matrix(name + ".mlp.gate_proj.weight", config.intermediate_size, hidden, 0);
-    build.matrix(name + ".mlp.up_proj.weight", config.intermediate_size, hidden, 0);
-    build.matrix(name + ".mlp.down_proj.weight", hidden, config.intermediate_size, 1);
+    const auto linear = [&](const char* part, std::int64_t out, std::int64_t in, int parallel_dim, bool biased) {
+      build.matrix(name + part + ".weight", out, in, parallel_dim);
+      if (biased) build.bias(name + part + ".bias", out, parallel_dim == 0);
+    };
+    linear(".self_attn.q_proj", queries, hidden, 0, config.qkv_bias);
+    linear(".self_attn.k_proj", keys, hidden, 0, config.qkv_bias);
+    linear(".self_attn.v_proj", keys, hidden, 0, config.qkv_bias);
+    linear(".self_attn.o_proj", hidden, queries, 1, config.output_bias);
+    if (config.qk_norm) {
+      build.norm(name + ".self_attn.q_norm.weight", config.head_dim);
+      build.norm(name + ".self_attn.k_norm.weight", config.head_dim);
+    }
+    linear(".mlp.gate_proj", config.intermediate_size, hidden, 0, config.mlp_bias);
+    linear(".mlp.up_proj", config.intermediate_size, hidden, 0, config.mlp_bias);
+    linear(".mlp.down_proj", hidden, config.intermediate_size, 1, config.mlp_bias);
     build.norm(name + ".input_layernorm.weight", hidden);
     build.norm(name + ".post_attention_layernorm.weight", hidden);
   }

@@ -1,4 +1,4 @@
-// The ModelSpec of Llama models, from their config.json.
+// The ModelSpec of Llama, and of the families that are Llama with other settings, from their config.json.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,8 @@ namespace intarsia::plan {
 // Parameters have Hugging Face's names and shapes (linear weights are [out, in]). Units, in forward order:
 // "model.embed_tokens"; "model.layers.i"; "head", which has model.norm.weight and, unless tied, lm_head.weight. Tied,
 // the embedding has two uses and the name lm_head.weight beside its own.
-// Matrices start normal with initializer_range, norms as ones.
+// Biases and norms of heads are there where the config has them.
+// Matrices start normal with initializer_range, biases as zeros, norms as ones.
 ModelSpec llama_spec(const formats::HfConfig& config);
 
 // Models that need no files, by name: shapes for trying and measuring, with random weights. The caller may change

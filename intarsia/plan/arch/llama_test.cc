@@ -63,6 +63,22 @@ TEST(Llama, MatricesStartNormalAndNormsAsOnes) {
   }
 }
 
+TEST(Llama, BiasesAndNormsOfHeadsAreThereWhereTheConfigHasThem) {
+  formats::HfConfig config = small();
+  EXPECT_EQ(llama_spec(config).find("model.layers.0.self_attn.q_proj.bias"), std::nullopt);
+  config.qkv_bias = true;
+  config.qk_norm = true;
+  const ModelSpec spec = llama_spec(config);
+  const auto at = [&](const char* name) { return spec.params[static_cast<std::size_t>(spec.find(name).value())]; };
+  EXPECT_EQ(at("model.layers.0.self_attn.q_proj.bias").shape, (Shape{32}));
+  EXPECT_EQ(at("model.layers.0.self_attn.v_proj.bias").shape, (Shape{16}));
+  EXPECT_EQ(at("model.layers.0.self_attn.v_proj.bias").init, Init::kZeros);
+  EXPECT_EQ(at("model.layers.1.self_attn.k_norm.weight").shape, (Shape{8}));
+  EXPECT_EQ(spec.find("model.layers.0.self_attn.o_proj.bias"), std::nullopt);
+  config.output_bias = config.mlp_bias = true;
+  EXPECT_EQ(llama_spec(config).units[1].params.size(), 9U + 2 + 7);
+}
+
 TEST(Llama, PresetsHaveTheSizesInTheirNames) {
   EXPECT_NEAR(static_cast<double>(llama_spec(*preset("llama-34m")).numel()), 34e6, 0.5e6);
   EXPECT_NEAR(static_cast<double>(llama_spec(*preset("llama-110m")).numel()), 110e6, 2e6);

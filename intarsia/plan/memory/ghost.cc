@@ -57,6 +57,11 @@ void accumulate(GhostTape& tape, GhostNode& node, Ghost grad) {
   }
 }
 
+// Two matrix products, the half below the diagonal unless there is a mask.
+double attention_flops(double query_numel, const GhostTape::AttentionShape& shape) {
+  return (shape.masked ? 4.0 : 2.0) * query_numel * static_cast<double>(shape.length);
+}
+
 }  // namespace
 
 Ghost GhostTape::empty(std::int64_t numel, DType dtype) {
@@ -240,7 +245,23 @@ Ghost GhostTape::silu(const Ghost& x) {
   });
 }
 
-Ghost GhostTape::linear(const Ghost& x, const Ghost& weight, std::int64_t rows) {
+Ghost GhostTape::layer_norm(const Ghost& x, const Ghost& weight, const Ghost& bias) {
+  Ghost out = empty(x.numel, x.dtype);
+  const std::int64_t width = weight.numel;
+  const Ghost statistics = empty(2 * x.numel / width, x.dtype);
+  elementwise(out, 3);
+  return record(std::move(out), {x, weight, bias}, [this, x = saved(x), statistics, width](const Ghost& grad) {
+    elementwise(grad, 4);
+    Gradients grads{empty(x.numel, grad.dtype)};
+    const Holding before = set_holding(Holding::kWeightGrads);
+    grads.push_back(empty(width, grad.dtype));
+    grads.push_back(empty(width, grad.dtype));
+    set_holding(before);
+    return grads;
+  });
+}
+
+Ghost GhostTape::linear(const Ghost& x, const Ghost& weight, std::int64_t rows, const Ghost& bias) {
   const std::int64_t in = x.numel / rows, out_width = weight.numel / in;
   const bool taken = products_ != nullptr && take_products_ && next_product_ < products_->size();
   Ghost out = taken ? (*products_)[next_product_++] : empty(rows * out_width, x.dtype);
@@ -248,10 +269,11 @@ Ghost GhostTape::linear(const Ghost& x, const Ghost& weight, std::int64_t rows) 
   const auto bytes = static_cast<double>(x.nbytes() + weight.nbytes() + out.nbytes());
   if (!taken) count(Work::Kind::kMatmul, flops, bytes);
   if (products_ != nullptr && !take_products_) products_->push_back(saved(out));
-  return record(std::move(out), {x, weight},
-                [this, x = saved(x), weight_numel = weight.numel, x_needs = x.needs_grad(),
-                 weight_needs = weight.needs_grad(), flops, bytes](const Ghost& grad) {
-                  Gradients grads(2);
+  return record(std::move(out), {x, weight, bias},
+                [this, x = saved(x), bias_needs = bias.needs_grad(), weight_numel = weight.numel,
+                 x_needs = x.needs_grad(), weight_needs = weight.needs_grad(), flops, bytes](const Ghost& grad) {
+                  Gradients grads(3);
+                  if (bias_needs) grads[2] = grad;  // summed over rows as it is handed on
                   if (x_needs) {
                     grads[0] = empty(x.numel, grad.dtype);
                     count(Work::Kind::kMatmul, flops, bytes);
@@ -282,8 +304,7 @@ Ghost GhostTape::embedding(const Ghost& weight, std::int64_t rows, std::int64_t 
 Ghost GhostTape::attention(const Ghost& q, const Ghost& k, const Ghost& v, const AttentionShape& shape) {
   Ghost out = empty(q.numel, q.dtype);
   const Ghost log_sums = empty(shape.batch * shape.heads * shape.length, DType::kF32);
-  // Two matrix products, the half below the diagonal.
-  const double flops = 2.0 * static_cast<double>(q.numel) * static_cast<double>(shape.length);
+  const double flops = attention_flops(static_cast<double>(q.numel), shape);
   const auto bytes = static_cast<double>(2 * q.nbytes() + k.nbytes() + v.nbytes());
   count(Work::Kind::kAttention, flops, bytes);
   const Ghost kept = saved(out);
@@ -291,6 +312,23 @@ Ghost GhostTape::attention(const Ghost& q, const Ghost& k, const Ghost& v, const
                 [this, q = saved(q), k = saved(k), v = saved(v), kept, log_sums, flops, bytes](const Ghost& grad) {
                   count(Work::Kind::kAttention, 2.5 * flops, 2 * bytes);
                   return Gradients{empty(q.numel, grad.dtype), empty(k.numel, grad.dtype), empty(v.numel, grad.dtype)};
+                });
+}
+
+Ghost GhostTape::attention_of_one(const Ghost& qkv, const AttentionShape& shape) {
+  const std::int64_t third = qkv.numel / 3;
+  Ghost out = empty(third, qkv.dtype);
+  const Ghost log_sums = empty(shape.batch * shape.heads * shape.length, DType::kF32);
+  const double flops = attention_flops(static_cast<double>(third), shape);
+  const auto bytes = static_cast<double>(qkv.nbytes() + out.nbytes());
+  count(Work::Kind::kAttention, flops, bytes);
+  const Ghost kept = saved(out);
+  return record(std::move(out), {qkv},
+                [this, qkv = saved(qkv), kept, log_sums, third, flops, bytes](const Ghost& grad) {
+                  count(Work::Kind::kAttention, 2.5 * flops, 2 * bytes);
+                  const Ghost parts = empty(3 * third, grad.dtype);  // three gradients, then one tensor of all
+                  elementwise(parts, 2);
+                  return Gradients{empty(qkv.numel, grad.dtype)};
                 });
 }
 

@@ -1,6 +1,6 @@
 // Ghost tensors: the model's own operations without memory and without arithmetic. What remains is each tensor's bytes
 // and lifetime (to a Ledger) and each operation's work. A model is written once more with them, line by line
-// (llama_ghost.cc beside models/llama/llama.cc), and tests/plan holds the two together by the meter.
+// (model_ghost.h beside models/), and tests/plan holds the two together by the meter.
 //
 // Autograd is mirrored as far as memory goes: an operation saves what its formula in ATen saves, backward runs the
 // latest operations first, frees what was saved as it goes, and hands a parameter's gradient over once it is complete.
@@ -84,15 +84,21 @@ class GhostTape {
   // Mean over the last dim of `width` elements, then 1 / sqrt.
   Ghost rsqrt_mean(const Ghost& x, std::int64_t width);
   Ghost silu(const Ghost& x);
-  // [rows, in] x [out, in]^T -> [rows, out].
-  Ghost linear(const Ghost& x, const Ghost& weight, std::int64_t rows);
+  Ghost gelu(const Ghost& x) { return silu(x); }  // saves and makes the same
+  // Over the last dim, which has the weight's size.
+  Ghost layer_norm(const Ghost& x, const Ghost& weight, const Ghost& bias);
+  // [rows, in] x [out, in]^T (or [in, out]) -> [rows, out], plus bias [out] where defined.
+  Ghost linear(const Ghost& x, const Ghost& weight, std::int64_t rows, const Ghost& bias = {});
   Ghost embedding(const Ghost& weight, std::int64_t rows, std::int64_t width);
   struct AttentionShape {
     std::int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, head_dim = 0;
+    bool masked = false;  // scores are added to, so that the half above the diagonal is computed too
   };
   // Causal attention without materialised scores.
   // Source: FlashAttention-2 (arXiv 2307.08691); ATen's flash kernel for CPUs saves q, k, v, the output and log-sums.
   Ghost attention(const Ghost& q, const Ghost& k, const Ghost& v, const AttentionShape& shape);
+  // The same where q, k and v are thirds of one tensor [rows, 3 width] -> [rows, width].
+  Ghost attention_of_one(const Ghost& qkv, const AttentionShape& shape);
   // Sum of -log softmax over `rows` rows of `vocab` logits.
   Ghost cross_entropy(const Ghost& logits, std::int64_t rows, std::int64_t vocab);
 

@@ -6,7 +6,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/plan/make_run_plan.h"
-#include "intarsia/plan/memory/llama_ghost.h"
+#include "intarsia/plan/memory/model_ghost.h"
 #include "intarsia/plan/optimizer_states.h"
 #include "intarsia/plan/unit_order.h"
 
@@ -16,8 +16,9 @@ namespace {
 // shard/engine.cc, reducer.cc and gather_ring.cc with ghosts.
 class GhostEngine final : public GhostEvents {
  public:
-  GhostEngine(const RunPlan& plan, Ledger& ledger, GhostTape& tape, StepReplay& replay)
+  GhostEngine(const RunPlan& plan, bool isolated, Ledger& ledger, GhostTape& tape, StepReplay& replay)
       : plan_(plan),
+        isolated_(isolated),
         ledger_(ledger),
         tape_(tape),
         replay_(replay),
@@ -65,11 +66,12 @@ class GhostEngine final : public GhostEvents {
 
   void micro_step(const formats::HfConfig& config, int micro) {
     micro_ = micro;
-    const GhostBatch batch{.samples = plan_.micro_batch, .length = plan_.seq_len};
+    const GhostBatch batch{.samples = plan_.micro_batch, .length = plan_.seq_len, .isolated = isolated_};
     const Holding before = tape_.set_holding(Holding::kTemporaries);
-    const Ghost ids = tape_.empty(2 * batch.samples * batch.length, DType::kI64);
+    const std::int64_t columns = isolated_ ? 3 : 2;  // ids, labels, positions
+    const Ghost ids = tape_.empty(columns * batch.samples * batch.length, DType::kI64);
     tape_.set_holding(Holding::kActivations);
-    run_llama_micro_step(tape_, ledger_, *this, config, plan_, batch);
+    run_micro_step({tape_, ledger_, *this, config, plan_, batch});
     tape_.set_holding(before);
     end();
     for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit)
@@ -263,6 +265,7 @@ class GhostEngine final : public GhostEvents {
   }
 
   const RunPlan& plan_;
+  bool isolated_;
   Ledger& ledger_;
   GhostTape& tape_;
   StepReplay& replay_;
@@ -294,13 +297,14 @@ std::string_view action_name(ActionKind kind) {
 
 std::int64_t StepReplay::peak_bytes() const { return std::max({peak.total, load_peak, export_peak}); }
 
-StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config) {
+StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated) {
   StepReplay replay;
   Ledger ledger;
   GhostTape tape(ledger);
-  GhostEngine engine(plan, ledger, tape, replay);
+  GhostEngine engine(plan, isolated, ledger, tape, replay);
   const Holding before = tape.set_holding(Holding::kTemporaries);
-  const Ghost rotation = tape.empty(2 * plan.seq_len * config.head_dim, plan.compute_dtype);
+  const std::int64_t table_bytes = model_table_bytes(config, plan, isolated);
+  const Ghost tables = tape.empty(std::max<std::int64_t>(table_bytes, 1), DType::kU8);
   tape.set_holding(before);
   if (plan.ranks > 1) {  // slots and buffers grow in the first step and stay: what counts is a step that finds them
     engine.micro_step(config, 0);

@@ -45,6 +45,7 @@ struct ReportRequest {
   std::string model;
   formats::HfConfig config;
   RunPlan run;
+  bool isolated = false;  // documents of one sample do not see each other
   int local_ranks = 1;
   MemoryLimit limit;
   double margin = 0.05;

@@ -43,9 +43,9 @@ TransformerShape shape_of(const formats::HfConfig& config, double sequence) {
           .ffn = static_cast<double>(config.intermediate_size),
           .vocab = static_cast<double>(config.vocab_size),
           .sequence = sequence,
-          .gated = true,
+          .gated = config.model_type != "gpt2",
           .tied = config.tie_word_embeddings,
-          .biases = false};
+          .biases = config.model_type == "gpt2"};
 }
 
 LayerSeconds layer_seconds(const ClusterSpec& cluster, const TransformerShape& shape, const LayerLayout& layout,

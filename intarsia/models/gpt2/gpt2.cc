@@ -1,0 +1,96 @@
+// Shape suffixes: B samples, T tokens, H hidden, N heads, D head_dim.
+#include "intarsia/models/gpt2/gpt2.h"
+
+#include <ATen/ATen.h>
+
+#include "intarsia/models/attention.h"
+#include "intarsia/models/spec_index.h"
+#include "intarsia/nn/recompute/blocks.h"
+#include "intarsia/nn/unit.h"
+
+namespace intarsia::models::gpt2 {
+namespace {
+
+// transformers' Conv1D: a linear layer whose weight is stored [in, out].
+at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = weight.size(1);
+  return at::addmm(bias, x.reshape({-1, x.size(-1)}), weight).view(shape);
+}
+
+}  // namespace
+
+Gpt2::Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute)
+    : config_(config), recompute_(recompute) {
+  const std::string& prefix = config.tensor_prefix;
+  const auto pair = [&](const std::string& name) {
+    return Pair{param_of(spec, name + ".weight"), param_of(spec, name + ".bias")};
+  };
+  embed_ = param_of(spec, prefix + "wte.weight");
+  positions_ = param_of(spec, prefix + "wpe.weight");
+  embed_unit_ = unit_of(spec, embed_);
+  norm_ = pair(prefix + "ln_f");
+  head_unit_ = unit_of(spec, norm_.weight);
+  head_ = param_of(spec, "lm_head.weight");
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string name = prefix + "h." + std::to_string(i);
+    Block block{};
+    block.norm_1 = pair(name + ".ln_1");
+    block.attention = pair(name + ".attn.c_attn");
+    block.attention_out = pair(name + ".attn.c_proj");
+    block.norm_2 = pair(name + ".ln_2");
+    block.up = pair(name + ".mlp.c_fc");
+    block.down = pair(name + ".mlp.c_proj");
+    block.unit = unit_of(spec, block.norm_1.weight);
+    block.name = name;
+    blocks_.push_back(block);
+  }
+}
+
+at::Tensor Gpt2::layer_norm(const nn::Parameters& parameters, const Pair& at, const at::Tensor& x) const {
+  return at::layer_norm(x, {config_.hidden_size}, parameters.leaf(at.weight), parameters.leaf(at.bias),
+                        config_.norm_eps);
+}
+
+at::Tensor Gpt2::block_forward(const nn::Parameters& parameters, const Block& block, const at::Tensor& mask,
+                               const at::Tensor& x_BTH) const {
+  const std::int64_t batch = x_BTH.size(0), length = x_BTH.size(1);
+  const auto apply = [&](const Pair& at, const at::Tensor& x) {
+    return conv1d(x, parameters.leaf(at.weight), parameters.leaf(at.bias));
+  };
+  const at::Tensor mixed = apply(block.attention, layer_norm(parameters, block.norm_1, x_BTH));
+  const auto qkv = mixed.split(config_.hidden_size, -1);
+  const auto heads = [&](const at::Tensor& part) {
+    return part.view({batch, length, -1, config_.head_dim}).transpose(1, 2);
+  };
+  const at::Tensor attended =
+      x_BTH + apply(block.attention_out, attend(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), mask));
+  const at::Tensor hidden = apply(block.up, layer_norm(parameters, block.norm_2, attended));
+  return attended + apply(block.down, at::gelu(hidden, "tanh"));
+}
+
+at::Tensor Gpt2::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                        const at::Tensor& positions) {
+  const std::int64_t length = input_ids.size(1);
+  const at::Tensor mask = attention_mask(length, 0, positions, parameters.leaf(embed_).scalar_type());
+  const at::Tensor places = positions.defined() ? positions : at::arange(length, at::kLong);
+  at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids, [&](const at::Tensor& ids) {
+    return at::embedding(parameters.leaf(embed_), ids) + at::embedding(parameters.leaf(positions_), places);
+  });
+  x_BTH = nn::run_blocks(recompute_, static_cast<std::int64_t>(blocks_.size()), x_BTH, [&](std::int64_t i) {
+    const Block& block = blocks_[static_cast<std::size_t>(i)];
+    return nn::BlockOfModel{events, block.unit, block.name, [this, &parameters, &block, mask](const at::Tensor& x) {
+                              return block_forward(parameters, block, mask, x);
+                            }};
+  });
+  const bool tied = head_ == embed_;
+  x_BTH = nn::run_unit(events, head_unit_, x_BTH, [&](const at::Tensor& x) {
+    const at::Tensor normed = layer_norm(parameters, norm_, x);
+    return tied ? normed : at::linear(normed, parameters.leaf(head_));
+  });
+  if (!tied) return x_BTH;
+  return nn::run_unit(events, embed_unit_, x_BTH,
+                      [&](const at::Tensor& x) { return at::linear(x, parameters.leaf(embed_, 1)); });
+}
+
+}  // namespace intarsia::models::gpt2
