@@ -97,9 +97,10 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   } else {
     job.dataset = data::open_dataset(data);
   }
-  INTARSIA_CHECK(kUnsupported, !job.dataset->is_isolated(),
-                 "--pack isolate: the models do not keep documents of one sample apart yet; use --pack concat "
-                 "(documents see what stands before them in the sample) or --pack off (one document a sample)");
+  INTARSIA_CHECK(kUnsupported, !job.dataset->is_isolated() || seq_len <= model.config.max_position_embeddings,
+                 "--pack isolate with dynamic rope and --seq-len ", seq_len,
+                 " above max_position_embeddings = ", model.config.max_position_embeddings,
+                 ": each document would turn by its own length; give a shorter --seq-len or another --pack");
   if (!config.run.eval_data.empty()) {
     data::DataOptions options = data_options(config.run, config.run.eval_data, job, seq_len);
     options.tail = data::Tail::kPad;

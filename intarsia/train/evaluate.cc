@@ -40,8 +40,11 @@ Evaluation evaluate(shard::Engine& engine, models::Model& model, const data::Dat
     const auto samples = shares.samples_of(axis.rank(), step);
     data::Batch batch = data::make_batch(dataset, samples);
     // A rank without samples enters the same units with a row that counts for nothing.
-    if (samples.empty()) batch.input_ids = at::zeros({1, dataset.seq_len()}, at::kLong);
-    const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids);
+    if (samples.empty()) {
+      batch.input_ids = at::zeros({1, dataset.seq_len()}, at::kLong);
+      if (batch.positions.defined()) batch.positions = at::zeros({1, dataset.seq_len()}, at::kLong);
+    }
+    const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids, batch.positions);
     if (!samples.empty()) {
       loss += models::causal_loss_sum(logits, batch.labels).item<double>();
       tokens += batch.num_targets;

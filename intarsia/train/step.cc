@@ -11,6 +11,7 @@ data::Batch with_a_row(data::Batch batch) {
   const std::int64_t length = batch.input_ids.size(1);
   batch.input_ids = at::zeros({1, length}, at::kLong);
   batch.labels = at::full({1, length}, data::kNotCounted, at::kLong);
+  if (batch.positions.defined()) batch.positions = at::zeros({1, length}, at::kLong);
   return batch;
 }
 
@@ -24,7 +25,7 @@ StepResult train_step(shard::Engine& engine, models::Model& model, optim::Optimi
   engine.start_window();
   for (std::int64_t micro = 0; micro < num_micro_steps; ++micro) {
     const data::Batch batch = with_a_row(next_batch(micro));
-    const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids);
+    const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids, batch.positions);
     const at::Tensor loss_sum = models::causal_loss_sum(logits, batch.labels);
     own.losses.push_back(loss_sum.item<double>());
     own.targets += batch.num_targets;

@@ -41,7 +41,7 @@ int threads_of(const RankSource& source, int asked) {
 // Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
 std::string predict_memory(const RankSource& source, train::TrainJob& job) {
   const int local_ranks = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
-  const plan::StepReplay replay = plan::replay_step(job.plan, job.model);
+  const plan::StepReplay replay = plan::replay_step(job.plan, job.model, job.dataset->is_isolated());
   const plan::HostNeed need = plan::host_need(replay, local_ranks);
   const plan::MemoryLimit limit = plan::read_memory_limit();
   job.predicted_peak = std::max(replay.peak.total, replay.load_peak);
