@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/plan/report/svg.h"
 #include "intarsia/plan/sim/pipeline_sim.h"
 
 namespace intarsia::plan {
@@ -44,8 +45,5 @@ std::string scatter_svg(const ScatterChart& chart);
 
 // A rank a row, time to the right; forwards, backwards and weight halves in three colours, numbers where they fit.
 std::string pipeline_svg(const PipelinePlan& plan, const PipelineRun& run, const std::string& title);
-
-// `text` inside XML.
-std::string xml_escape(const std::string& text);
 
 }  // namespace intarsia::plan

@@ -7,6 +7,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/plan/memory/published.h"
+#include "intarsia/plan/report/svg.h"
 
 namespace intarsia::plan {
 namespace {
@@ -118,14 +119,6 @@ std::string scatter_of(const PlanReport& report) {
   return scatter_svg(chart);
 }
 
-constexpr const char* kPageStyle =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2rem auto;padding:0 "
-    "1rem}pre{overflow-x:auto;font-size:12.5px;background:#8881;padding:.8rem;border-radius:6px}svg{width:100%;"
-    "height:auto;margin:.6rem "
-    "0}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:12.5px}th,td{padding:.3rem "
-    ".5rem;border-bottom:1px solid #8886;text-align:left;white-space:nowrap}th{cursor:pointer}@media "
-    "print{body{max-width:none;margin:0}pre{white-space:pre-wrap}section{break-inside:avoid}}";
-
 // Sorts a table by the column that is clicked, numbers as numbers.
 constexpr const char* kSort =
     "document.querySelectorAll('th').forEach((h,i)=>h.onclick=()=>{const b=h.closest('table').tBodies[0];const "
@@ -179,7 +172,7 @@ std::string report_html(const PlanReport& report) {
   std::ostringstream out;
   out << "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
          "content=\"width=device-width,initial-scale=1\"><title>Plan of "
-      << xml_escape(report.model) << "</title><style>" << kPageStyle << "</style>\n<h1>Plan of "
+      << xml_escape(report.model) << "</title><style>" << svg::kPageStyle << "</style>\n<h1>Plan of "
       << xml_escape(report.model) << "</h1>\n<section>" << stages_svg(report) << "</section>\n<section>"
       << timeline_svg(report) << "</section>\n";
   if (report.run.ranks > 1) out << "<section>" << traffic_svg(report) << "</section>\n";
