@@ -259,6 +259,10 @@ Json run(const TrainConfig& config) {
           {"freeze", from.freeze},
           {"early_stopping", from.early_stopping},
           {"save_best", from.save_best},
+          {"sample_prompts", from.sample_prompts},
+          {"sample_every", from.sample_every},
+          {"sample_tokens", from.sample_tokens},
+          {"sample_chat", from.sample_chat},
           {"dry_run", from.dry_run},
           {"force", from.force},
           {"dump_gradients", from.dump_gradients},
@@ -380,6 +384,11 @@ Json resolved_config_json(const Resolved& resolved) {
   if (config.autocast)
     out["torch_autocast"] = {{"enabled", true},
                              {"dtype", *config.autocast == Precision::kBf16 ? "bfloat16" : "float16"}};
+  for (const auto& [name, monitor] :
+       {std::pair{"tensorboard", &config.tensorboard}, std::pair{"csv_monitor", &config.csv_monitor}})
+    if (monitor->section_present)
+      out[name] = {
+          {"enabled", monitor->enabled}, {"output_path", monitor->output_path}, {"job_name", monitor->job_name}};
   out["intarsia"] = std::move(settings);
   return out;
 }

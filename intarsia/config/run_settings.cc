@@ -81,6 +81,20 @@ void resolve_eval_fraction(Draft& draft) {
                   "held-out samples beside files to evaluate on (eval_data)", "remove one");
 }
 
+void resolve_samples(Draft& draft) {
+  const RunConfig &run = draft.result.config.run, untouched;
+  if (!run.sample_prompts.empty()) return;
+  const auto idle = [&](const char* key, bool set) {
+    const Asked* asked = draft.find_asked(key);
+    if (asked != nullptr && set)
+      draft.problem(asked->path, asked->place, asked->values[0], "without prompts it does nothing",
+                    "--sample-prompts TEXT...");
+  };
+  idle("sample_every", run.sample_every != untouched.sample_every);
+  idle("sample_tokens", run.sample_tokens != untouched.sample_tokens);
+  idle("sample_chat", run.sample_chat);
+}
+
 }  // namespace
 
 void resolve_run(Draft& draft) {
@@ -133,6 +147,11 @@ void resolve_run(Draft& draft) {
   settings.texts("freeze", run.freeze);
   settings.integer("early_stopping", run.early_stopping);
   settings.on("save_best", run.save_best);
+  settings.texts("sample_prompts", run.sample_prompts);
+  settings.integer("sample_every", run.sample_every);
+  settings.integer("sample_tokens", run.sample_tokens);
+  settings.on("sample_chat", run.sample_chat);
+  resolve_samples(draft);
   resolve_recompute(settings, draft);
   const Asked* threads = draft.find_asked("threads");
   if (threads != nullptr && *parse_integer(threads->values[0]) > 4096)

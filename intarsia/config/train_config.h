@@ -142,9 +142,13 @@ struct RunConfig {
   bool force_copy = false;            // never map shared parameters: gather as several hosts would
   double comm_timeout_seconds = 600;  // of a collective; smaller: a dead rank is seen sooner, a slow one killed sooner
   LastWindow last_window = LastWindow::kCarry;
-  std::vector<std::string> freeze;  // shell patterns over whole parameter names: these are not trained
-  std::int64_t early_stopping = 0;  // evaluations in a row without a lower loss before the run ends; 0: never
-  bool save_best = false;           // RUN/best: the model at the evaluation with the lowest loss
+  std::vector<std::string> freeze;          // shell patterns over whole parameter names: these are not trained
+  std::int64_t early_stopping = 0;          // evaluations in a row without a lower loss before the run ends; 0: never
+  bool save_best = false;                   // RUN/best: the model at the evaluation with the lowest loss
+  std::vector<std::string> sample_prompts;  // continued while training goes on, as samples; empty: none
+  std::int64_t sample_every = 0;            // updates between samples; 0: only at the end
+  std::int64_t sample_tokens = 48;          // tokens of a sample at the most; larger: the run waits longer
+  bool sample_chat = false;                 // a prompt is a user's message, put into the model's chat template
 };
 
 // Low-rank adapters beside frozen weights. Source: LoRA (arXiv 2106.09685), section 4.
@@ -157,6 +161,7 @@ struct LoraConfig {
 
 // A section of the DeepSpeed JSON that asks for metrics in another form. Files: output_path/job_name, or in RUN.
 struct MonitorConfig {
+  bool section_present = false;
   bool enabled = false;
   std::string output_path;
   std::string job_name = "DeepSpeedJobName";

@@ -25,11 +25,15 @@ constexpr std::array kFreeKeys = {"out",           "steps",          "epochs",  
                                   "log_every",     "dry_run",        "threads",        "bind",
                                   "force",         "backend",        "force_copy",     "comm_timeout_seconds",
                                   "eval_data",     "dump_step",      "dump_gradients", "resume_with_changes",
-                                  "max_bad_steps", "early_stopping", "save_best"};
+                                  "max_bad_steps", "early_stopping", "save_best",      "sample_prompts",
+                                  "sample_every",  "sample_tokens",  "sample_chat"};
 
 bool is_free(const std::string& path) {
-  const std::string last = path.substr(path.rfind('/') + 1);
-  return path.starts_with("/intarsia/") && std::ranges::find(kFreeKeys, last) != kFreeKeys.end();
+  if (path.starts_with("/tensorboard/") || path.starts_with("/csv_monitor/")) return true;
+  constexpr std::string_view kSection = "/intarsia/";
+  if (!path.starts_with(kSection)) return false;
+  const std::string rest = path.substr(kSection.size());  // a list's items are KEY/0, KEY/1, ...
+  return std::ranges::find(kFreeKeys, rest.substr(0, rest.find('/'))) != kFreeKeys.end();
 }
 
 // What only says where state rests and how the batch is cut: in reproducible mode it changes no bit.

@@ -231,7 +231,12 @@ void add_sections(std::vector<KeySpec>& keys) {
        flag("checkpoint.checkpoint_serialization", "true", E::kNoEffect, "checkpoints are safetensors"),
        anything("checkpoint.writer", E::kNoEffect, "checkpoints are safetensors"),
        anything("pipeline", E::kNoEffect, "pipeline parallelism is not built")});
-  for (const char* monitor : {"tensorboard", "csv_monitor", "wandb", "comet"}) {
+  for (const char* monitor : {"tensorboard", "csv_monitor"}) {
+    const std::string prefix = std::string(monitor) + ".";
+    keys.insert(keys.end(), {flag(prefix + "enabled", "false"), text(prefix + "output_path", "\"\""),
+                             text(prefix + "job_name", "\"DeepSpeedJobName\"")});
+  }
+  for (const char* monitor : {"wandb", "comet"}) {
     const std::string prefix = std::string(monitor) + ".";
     keys.push_back(flag(prefix + "enabled", "false", E::kNoEffect, kMonitor));
     for (const char* key : {"output_path", "job_name", "group", "team", "project", "workspace", "api_key",

@@ -162,6 +162,22 @@ void drop_other_autos(Draft& draft) {
   }
 }
 
+namespace {
+
+void resolve_monitor(const std::string& section, MonitorConfig& to, Draft& draft) {
+  to.section_present = draft.sections.contains(section);
+  to.enabled = draft.boolean(section + ".enabled");
+  to.output_path = draft.text(section + ".output_path");
+  to.job_name = draft.text(section + ".job_name");
+  const Cell* job = draft.find(section + ".job_name");
+  if (job != nullptr && (to.job_name.empty() || to.job_name == "." || to.job_name == ".." ||
+                         to.job_name.find('/') != std::string::npos || to.job_name.find('\0') != std::string::npos))
+    draft.problem(section + ".job_name", *job, "the name of one folder is expected, without /",
+                  "put the folders into output_path");
+}
+
+}  // namespace
+
 void resolve_sections(Draft& draft) {
   TrainConfig& config = draft.result.config;
   settle("gradient_clipping", "clip", "1.0", false, draft);
@@ -203,6 +219,8 @@ void resolve_sections(Draft& draft) {
                 draft.boolean("aio.overlap_events"),       draft.boolean("aio.use_gds")};
   config.tensor_parallel_degree = std::max<std::int64_t>(
       {1, draft.integer("tensor_parallel.autotp_size"), draft.integer("tensor_parallel.tp.tp_size")});
+  resolve_monitor("tensorboard", config.tensorboard, draft);
+  resolve_monitor("csv_monitor", config.csv_monitor, draft);
   if (draft.has("steps_per_print")) config.steps_per_print = draft.integer("steps_per_print");
 }
 
