@@ -6,6 +6,7 @@
 #include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/plan/checkpoint_weights.h"
 #include "intarsia/plan/directory_weights.h"
+#include "intarsia/train/samples.h"
 
 namespace intarsia::train {
 namespace {
@@ -44,6 +45,14 @@ data::SamplerOptions sampler_options(const config::TrainConfig& config, std::int
                          : run.last_window == config::LastWindow::kFlush ? data::LastWindow::kFlush
                                                                          : data::LastWindow::kDrop,
           .epochs = run.steps > 0 ? 0 : run.epochs};
+}
+
+MonitorOptions monitor_options(const config::TrainConfig& config) {
+  const config::MonitorConfig &events = config.tensorboard, &csv = config.csv_monitor;
+  return {.events = events.enabled || !events.section_present,
+          .tensorboard = {events.enabled, events.output_path, events.job_name},
+          .csv = {csv.enabled, csv.output_path, csv.job_name},
+          .loss_scale = config.loss_scale.mode != config::LossScaleConfig::Mode::kNone};
 }
 
 LoopOptions loop_options(const config::RunConfig& run) {
@@ -86,9 +95,12 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.out = out;
   job.loop = loop_options(config.run);
   job.loop.profile_recompute = config.activation_checkpointing.profile;
+  job.monitors = monitor_options(config);
   const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
   job.tokenizer = find_tokenizer(model);
   if (!model.directory.empty()) job.chat = formats::ChatFormat::find(model.directory);
+  job.samples = {encode_prompts(config.run.sample_prompts, config.run.sample_chat, job, seq_len),
+                 config.run.sample_every, config.run.sample_tokens};
   const data::DataOptions data = data_options(config.run, config.run.data, job, seq_len);
   if (config.run.eval_fraction > 0) {
     data::TrainAndEval split = data::open_split(data, config.run.eval_fraction, config.run.seed);

@@ -106,20 +106,22 @@ std::string precision_line(const plan::RunPlan& plan) {
 
 }  // namespace
 
-void Console::banner(const std::string& run, const std::string& backend) {
-  const plan::RunPlan& plan = job_.plan;
+void Console::banner(const std::string& run, const std::string& backend) { note(banner_text(job_, run, backend)); }
+
+std::string Console::banner_text(const TrainJob& job, const std::string& run, const std::string& backend) {
+  const plan::RunPlan& plan = job.plan;
   std::ostringstream out;
   const std::int64_t tokens = plan.global_batch() * plan.seq_len;
   const bool listed = plan.schedule.kind == plan::ScheduleKind::kList;
   const std::string rate = listed ? "from the list lr_schedule" : shortest(plan.optimizer.lr);
-  out << "model      " << job_.run_name << " (" << plan.model.family << ")"
+  out << "model      " << job.run_name << " (" << plan.model.family << ")"
       << ", " << count(plan.model.numel()) << " parameters"
-      << (job_.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
+      << (job.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
       << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO "
       << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype)
       << (plan.autocast ? concat(" (autocast ", short_name(*plan.autocast), ")") : "") << ", " << plan.threads
       << " thread" << (plan.threads > 1 ? "s" : "") << " a rank" << recompute_words(plan) << "\n"
-      << "data       " << job_.dataset->summary().describe(job_.dataset->num_samples(), job_.dataset->seq_len()) << "\n"
+      << "data       " << job.dataset->summary().describe(job.dataset->num_samples(), job.dataset->seq_len()) << "\n"
       << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
       << " tokens a step (" << plan.micro_batch << " a rank x " << plan.accumulation << " micro-steps x " << plan.ranks
       << " ranks), " << plan.steps << " steps\n"
@@ -127,10 +129,10 @@ void Console::banner(const std::string& run, const std::string& backend) {
       << shortest(plan.optimizer.weight_decay) << "; gradient norm "
       << (plan.gradient_clipping > 0 ? "clipped to " + shortest(plan.gradient_clipping) : "not clipped") << "\n"
       << precision_line(plan) << "memory     " << format_bytes(plan::state_bytes(plan))
-      << " a rank for parameters, gradients and optimizer state; " << job_.memory_text << "\n"
+      << " a rank for parameters, gradients and optimizer state; " << job.memory_text << "\n"
       << "run        " << run << "\n";
-  for (const std::string& line : job_.notes) out << line << "\n";
-  note(out.str());
+  for (const std::string& line : job.notes) out << line << "\n";
+  return out.str();
 }
 
 void Console::progress(const Metrics& m, bool logged) {

@@ -17,6 +17,7 @@ class Console {
 
   // Layout, parameters, tokens per step, memory per rank, limits in force, notes of the configuration.
   void banner(const std::string& run, const std::string& backend);
+  static std::string banner_text(const TrainJob& job, const std::string& run, const std::string& backend);
   // Loss, rate, norm, speed, memory and time left. `logged`: this step is due for a line off a terminal.
   void progress(const Metrics& metrics, bool logged);
   void evaluation(std::int64_t step, const Evaluation& evaluation);

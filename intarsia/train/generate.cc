@@ -24,6 +24,18 @@ std::int64_t choose_token(const at::Tensor& logits, double temperature, double t
   return order[chosen].item<std::int64_t>();
 }
 
+namespace {
+
+// Rank 0's choice: ranks on other processors may round the logits in another way, and all must go on alike.
+std::int64_t agreed(comm::Communicator& world, std::int64_t own) {
+  if (world.size() == 1) return own;
+  const at::Tensor id = at::tensor({own}, at::kLong);
+  world.broadcast(id, 0, {"", "generated token"})->wait();
+  return id.item<std::int64_t>();
+}
+
+}  // namespace
+
 void generate(shard::Engine& engine, models::Model& model, std::int64_t max_positions, std::vector<std::int64_t> ids,
               const GenerateOptions& options, const std::function<bool(std::int64_t id)>& on_token) {
   INTARSIA_CHECK(kUsage, !ids.empty(), "the prompt has no token; give a text");
@@ -33,8 +45,9 @@ void generate(shard::Engine& engine, models::Model& model, std::int64_t max_posi
     const auto begin = ids.end() - std::min<std::int64_t>(max_positions, static_cast<std::int64_t>(ids.size()));
     const at::Tensor context = at::tensor(std::vector<std::int64_t>(begin, ids.end()), at::kLong).unsqueeze(0);
     const at::Tensor logits = model.logits(engine.parameters(), &engine, context);
-    const std::int64_t id = choose_token(logits[0][-1].to(at::kFloat), options.temperature, options.top_p,
-                                         philox_uniform(key, static_cast<std::uint64_t>(count)));
+    const std::int64_t own = choose_token(logits[0][-1].to(at::kFloat), options.temperature, options.top_p,
+                                          philox_uniform(key, static_cast<std::uint64_t>(count)));
+    const std::int64_t id = agreed(engine.world(), own);
     if (std::ranges::find(options.stop_ids, id) != options.stop_ids.end()) return;
     ids.push_back(id);
     if (!on_token(id)) return;

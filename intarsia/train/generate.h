@@ -20,7 +20,8 @@ struct GenerateOptions {
 
 // Appends tokens to `ids` and hands each on as it comes; `on_token` returns false to stop. The context is cut to the
 // model's maximum. Each token runs the whole context: there is no key/value cache yet.
-// Random numbers depend on (seed, position) only. Errors: kUsage for a prompt without tokens.
+// Random numbers depend on (seed, position) only. Collective over the engine's axis: all ranks give the same arguments
+// and get rank 0's tokens, and on_token must answer alike on all. Errors: kUsage for a prompt without tokens.
 // REQUIRES: temperature >= 0, top_p in (0, 1].
 void generate(shard::Engine& engine, models::Model& model, std::int64_t max_positions, std::vector<std::int64_t> ids,
               const GenerateOptions& options, const std::function<bool(std::int64_t id)>& on_token);

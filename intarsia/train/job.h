@@ -12,6 +12,7 @@
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/formats/tokenizer.h"
 #include "intarsia/plan/run_plan.h"
+#include "intarsia/train/monitors.h"
 
 namespace intarsia::train {
 
@@ -32,6 +33,18 @@ struct LoopOptions {
   bool profile_recompute = false;   // say at the end what recomputation took
 };
 
+struct SamplePrompt {
+  std::string text;
+  std::vector<std::int64_t> ids;
+};
+
+// Texts to write while training.
+struct SampleOptions {
+  std::vector<SamplePrompt> prompts;  // empty: none
+  std::int64_t every = 0;             // steps; 0: at the end only
+  std::int64_t tokens = 48;           // of a text at the most
+};
+
 struct TrainJob {
   plan::RunPlan plan;
   formats::HfConfig model;
@@ -44,6 +57,8 @@ struct TrainJob {
   std::shared_ptr<const data::Dataset> eval_dataset;  // null: no evaluation
   data::SamplerOptions sampler;
   LoopOptions loop;
+  SampleOptions samples;
+  MonitorOptions monitors;
   std::string out;          // RUN; chosen by rank 0 when empty
   std::string run_name;     // for the default RUN
   std::string config_json;  // the resolved configuration

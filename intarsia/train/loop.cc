@@ -1,8 +1,8 @@
 #include "intarsia/train/loop.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
@@ -15,7 +15,6 @@
 #include "intarsia/checkpoint/load_peer.h"
 #include "intarsia/checkpoint/save.h"
 #include "intarsia/formats/peers/open_checkpoint.h"
-#include "intarsia/io/file.h"
 #include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/tensor/memory_meter.h"
 #include "intarsia/train/assemble.h"
@@ -25,6 +24,8 @@
 #include "intarsia/train/metrics.h"
 #include "intarsia/train/process.h"
 #include "intarsia/train/run_folder.h"
+#include "intarsia/train/run_record.h"
+#include "intarsia/train/samples.h"
 #include "intarsia/train/step.h"
 
 namespace intarsia::train {
@@ -62,6 +63,8 @@ class Loop {
   void record(const StepResult& result, double seconds, double waited_before);
   void evaluate_now(Metrics& metrics);
   void recall_evaluations();
+  void sample_now();
+  void write_report(const std::string& state);
   bool stopped_early() const {
     return job_.loop.early_stopping > 0 && history_.since_best() >= job_.loop.early_stopping;
   }
@@ -81,8 +84,8 @@ class Loop {
   Assembly assembly_;
   checkpoint::Progress progress_;
   std::int64_t saved_step_ = -1;
-  std::int64_t steps_here_ = 0;  // since this process began
-  std::ofstream metrics_;
+  std::int64_t steps_here_ = 0;      // since this process began
+  std::optional<RunRecord> record_;  // rank 0's
   EvaluationHistory history_;
 };
 
@@ -213,6 +216,22 @@ void Loop::recall_evaluations() {
   for (double loss = 0; all >> loss;) history_.add(loss);
 }
 
+void Loop::sample_now() {
+  if (job_.samples.prompts.empty()) return;
+  const std::vector<Sample> samples = write_samples(*assembly_.engine, *assembly_.model, job_, progress_.step);
+  if (!record_) return;
+  record_->add(samples);
+  for (const Sample& sample : samples) {
+    std::string line = concat("step ", progress_.step, "  sample: ", sample.prompt, " >> ", sample.text);
+    std::ranges::replace(line, '\n', ' ');
+    console_.note(printable(line));
+  }
+}
+
+void Loop::write_report(const std::string& state) {
+  if (record_) record_->write_report(concat(state, ", step ", progress_.step, " of ", job_.plan.steps));
+}
+
 void Loop::record(const StepResult& result, double seconds, double waited_before) {
   Metrics metrics{.step = progress_.step,
                   .epoch = static_cast<double>(progress_.data_position) / static_cast<double>(job_.sampler.num_samples),
@@ -235,6 +254,7 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
   if (is_first_) console_.progress(metrics, every(job_.loop.log_every, progress_.step) || progress_.step == 1);
   const bool last = progress_.step == job_.plan.steps;
   if (every(job_.loop.eval_every, progress_.step) || last) evaluate_now(metrics);
+  if (every(job_.samples.every, progress_.step) || last) sample_now();
   if (!is_first_) return;
   if (result.skipped)
     console_.note(concat("step ", progress_.step, " is skipped: ",
@@ -242,8 +262,7 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
                          : result.bad       ? "its loss or gradient is not finite"
                                       : concat("a gradient overflowed at loss scale ", shortest(result.loss_scale),
                                                "; the next scale is ", shortest(assembly_.loss_scale->scale()))));
-  metrics_ << metrics_line(metrics) << "\n" << std::flush;
-  if (!metrics_) log_warning(concat(path("metrics.jsonl"), " cannot be written; training goes on"));
+  record_->add(metrics, progress_.data_position);
 }
 
 void Loop::save() {
@@ -269,7 +288,7 @@ RunEnd Loop::finish(bool stopped) {
     console_.note(concat("recomputed on rank 0: ", time.runs, " times, ",
                          shortest(std::round(time.seconds * 1e3) / 1e3), " s in all"));
   }
-  if (is_first_) io::write_file_atomic(path("loss.svg"), loss_plot(read_losses(path("metrics.jsonl")), job_.run_name));
+  write_report(stopped ? "stopped" : "done");
   if (stopped) {
     if (is_first_) console_.note(concat("stopped and saved at step ", progress_.step, "; the same command resumes"));
     return RunEnd::kStopped;
@@ -279,7 +298,7 @@ RunEnd Loop::finish(bool stopped) {
   if (averaged) export_model("model-ema", assembly_.optimizer.get());
   if (is_first_)
     console_.note(concat(
-        "done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  loss curve  ", path("loss.svg"),
+        "done: ", progress_.step, " steps, ", progress_.tokens, " tokens\n  report      ", path("report.html"),
         "\n  model       ", path("model"), averaged ? concat("\n  average     ", path("model-ema")) : "",
         job_.loop.save_best ? concat("\n  best        ", path("best"), ", evaluation loss ", shortest(history_.best()))
                             : "",
@@ -293,12 +312,9 @@ RunEnd Loop::run() {
   assembly_ = assemble(job_, axes_);
   if (is_first_) console_.banner(run_, axis_.backend_name());
   resume();
-  if (is_first_) {
-    // Of steps that are done again, or of an earlier run that this one replaces.
-    cut_metrics(path("metrics.jsonl"), progress_.step);
-    io::write_file_atomic(path("config.resolved.json"), job_.config_json);
-    metrics_.open(path("metrics.jsonl"), std::ios::app);
-  }
+  if (is_first_)
+    record_.emplace(job_, run_, progress_.step, progress_.data_position,
+                    Console::banner_text(job_, run_, axis_.backend_name()));
   recall_evaluations();
   bool stopped = false;
   while (progress_.step < job_.plan.steps && !stopped && !stopped_early()) {
@@ -317,6 +333,7 @@ RunEnd Loop::run() {
     record(result, seconds, waited_before);
     if (++steps_here_ == kStepsUntilSteady && is_first_ && job_.predicted_peak > 0)
       console_.predicted_memory(result.peak_bytes);
+    if (bad && progress_.bad_steps >= job_.loop.max_bad_steps) write_report("ended, loss not finite");
     INTARSIA_CHECK(kNumeric, progress_.bad_steps < job_.loop.max_bad_steps || !bad, "the loss or the gradient was not ",
                    "finite in ", progress_.bad_steps, " steps in a row, the last one ", progress_.step, " (loss ",
                    shortest(result.loss), ", gradient norm ", shortest(result.grad_norm),
@@ -331,6 +348,7 @@ RunEnd Loop::run() {
           log_warning(concat("checkpoint of step ", progress_.step, " not saved: ", error.what(),
                              "; training goes on, earlier checkpoints are as before"));
       }
+      write_report("running");
     }
   }
   INTARSIA_CHECK(kNumeric, stopped || progress_.bad_steps == 0, "the run ended with ", progress_.bad_steps,

@@ -33,7 +33,7 @@ struct Metrics {
 // One line of JSON, numbers in shortest round-trip form; null for what is unknown or not finite.
 std::string metrics_line(const Metrics& metrics);
 
-// The loss of each step that a metrics.jsonl holds, for the plot. Lines that are not ours are left out.
+// The loss of each step that a metrics.jsonl holds, as far as it is known. Lines that are not ours are left out.
 struct LossPoint {
   std::int64_t step = 0;
   std::optional<double> loss;
@@ -41,10 +41,8 @@ struct LossPoint {
 };
 std::vector<LossPoint> read_losses(const std::string& path);
 
-// Removes lines of steps after `step`, which a resumed run makes again. A missing file is fine. Errors: kIo.
+// Removes lines (of samples.jsonl, too) of steps after `step`, which a resumed run makes again. A missing file is fine.
+// Errors: kIo.
 void cut_metrics(const std::string& path, std::int64_t step);
-
-// A self-contained SVG of loss and evaluation loss over steps.
-std::string loss_plot(const std::vector<LossPoint>& points, const std::string& title);
 
 }  // namespace intarsia::train

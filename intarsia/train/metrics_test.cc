@@ -42,12 +42,5 @@ TEST(EvaluationHistory, CountsEvaluationsSinceTheBest) {
   EXPECT_EQ(history.best(), 2.5);
 }
 
-TEST(LossPlot, DrawsBothCurvesAndEscapesTheTitle) {
-  const std::string svg = loss_plot({{1, 5.0, std::nullopt}, {2, 4.0, 4.5}}, "a<b");
-  EXPECT_NE(svg.find("a&lt;b"), std::string::npos);
-  EXPECT_NE(svg.find("evaluation loss"), std::string::npos);
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace intarsia::train
