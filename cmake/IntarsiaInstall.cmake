@@ -29,6 +29,10 @@ install(TARGETS intarsia_library EXPORT IntarsiaTargets)
 # The programs: intarsia looks for ../libexec/intarsia-rank.
 install(TARGETS intarsia)
 install(TARGETS intarsia-rank RUNTIME DESTINATION libexec)
+# The jobs of `intarsia example`, found beside bin/; in the build folder a link to the sources.
+install(DIRECTORY examples/jobs/ DESTINATION share/intarsia/examples PATTERN make_data.py EXCLUDE)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/intarsia)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/examples/jobs ${CMAKE_BINARY_DIR}/share/intarsia/examples SYMBOLIC)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Intarsia)
 install(EXPORT IntarsiaTargets NAMESPACE Intarsia:: DESTINATION ${package})

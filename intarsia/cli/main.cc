@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
@@ -17,10 +16,12 @@
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/checkpoint_commands.h"
 #include "intarsia/cli/commands/config_command.h"
+#include "intarsia/cli/commands/example_command.h"
 #include "intarsia/cli/commands/launch_command.h"
 #include "intarsia/cli/commands/plan_command.h"
 #include "intarsia/cli/commands/tokenize_command.h"
 #include "intarsia/cli/commands/tokenizer_command.h"
+#include "intarsia/cli/prefix.h"
 
 namespace intarsia::cli {
 namespace {
@@ -31,8 +32,7 @@ int run_rank_program(int argc, char** argv) {
   ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
   // Threads that wait for each other by spinning take the cores from ranks, and from whatever else the host runs.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 0);
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string program = (self.parent_path().parent_path() / "libexec" / "intarsia-rank").string();
+  const std::string program = (installation_prefix() / "libexec" / "intarsia-rank").string();
   std::vector<char*> words;
   words.push_back(const_cast<char*>(program.c_str()));
   for (int i = 0; i < argc; ++i) words.push_back(argv[i]);
@@ -76,6 +76,7 @@ constexpr std::array kCommands = {
     Command{"tokenize", "turn text into tokens", tokenize_command},
     Command{"tokenizer", "train a tokenizer", tokenizer_command},
     Command{"launch", "start local ranks of any program", launch_command},
+    Command{"example", "jobs to start from", example_command},
     Command{"doctor", "check this machine", run_rank_program},
     Command{"bench", "measure this machine's rates for plan", run_rank_program},
 };
