@@ -18,7 +18,7 @@ for part in 'done, step 4 of 4' 'Norm of the gradient' 'predicted' '<h2>Evaluati
   'train_micro_batch_size_per_gpu'; do
   check "the page has $part" grep -qF "$part" "$page"
 done
-check 'nothing from elsewhere' test -z "$(sed 's|http://www.w3.org/2000/svg||g' "$page" | grep -E 'http|src=|<script|@import|url\(')"
+check 'nothing from elsewhere' test -z "$(sed 's|http://www.w3.org/2000/svg||g' "$page" | grep -E 'https?:|src=|<script|@import|url\(')"
 check 'a file of events' test "$(events "$folder/with/tb")" -eq 1
 train without --eval-fraction 0.2 --eval-every 2 --ranks 2 --stage 3 --force-copy --steps 4
 check 'samples change no training' test "$(losses "$folder/with")" = "$(losses "$folder/without")"
