@@ -6,7 +6,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/formats/float_cast.h"
-#include "intarsia/formats/pickle/torch_file.h"
+#include "intarsia/formats/pickle/zip_file.h"
 #include "intarsia/io/file.h"
 #include "intarsia/io/mapped_file.h"
 
@@ -164,10 +164,13 @@ void LogicalCheckpoint::verify(std::size_t first, std::size_t stride) const {
   for (std::size_t i = first; i < contents_.files.size(); i += stride) {
     const CheckpointFile& file = contents_.files[i];
     if (file.archives.empty()) continue;
-    const io::MappedFile map = io::MappedFile::open(file.path);
+    const io::Fd fd = io::open_read(file.path);
+    const io::MappedFile map = io::MappedFile::open(file.path);  // for the directories of the archives
     INTARSIA_CHECK(kIo, map.size() == file.bytes, printable(file.path), " changed while it was read: it had ",
                    file.bytes, " bytes and has ", map.size(), " now");
-    for (const auto& [begin, end] : file.archives) check_archive_records(map.view(begin, end - begin), file.path);
+    for (const auto& [begin, end] : file.archives)
+      for (const ZipRecord& record : read_zip_directory(map.view(begin, end - begin), file.path))
+        check_zip_record(fd, file.path, begin, record);
   }
 }
 

@@ -161,6 +161,49 @@ TEST(MalformedCheckpoints, AreAllRefusedWithFileAndCause) {
   EXPECT_FALSE(fs::exists(folder / "PWNED"));
 }
 
+// Bytes of the files that say where things are, changed at random: the checkpoint is read, or an Error is thrown.
+TEST(DamagedCheckpoints, AreReadOrRefused) {
+  const fs::path folder = fs::temp_directory_path() / ("intarsia-damaged-" + std::to_string(::getpid()));
+  std::uint64_t state = 7;
+  const auto random = [&](std::size_t below) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::size_t>(state >> 33) % below;
+  };
+  int refused = 0, read = 0;
+  for (const auto& [from, file] :
+       {std::pair("dcp/fsdp2-w2-fp32/ckpt", ".metadata"), std::pair("dcp/fsdp2-w2-fp32/ckpt", "__0_0.distcp"),
+        std::pair("deepspeed/z2-w2-bf16/ckpt", "global_step3/mp_rank_00_model_states.pt"),
+        std::pair("deepspeed/z3-w2-fp32/ckpt", "global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt"),
+        std::pair("dcp/hf-storage-w2/ckpt", "shard-00001-model-00001-of-00001.safetensors")}) {
+    fs::remove_all(folder);
+    fs::copy(kFixtures + from, folder, fs::copy_options::recursive);
+    std::ifstream in(folder / file, std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    for (int round = 0; round < 60; ++round) {
+      std::string bytes = whole;
+      for (std::size_t i = 0; i < 1 + random(4); ++i) bytes[random(bytes.size())] = static_cast<char>(random(256));
+      if (round % 10 == 9) bytes.resize(random(bytes.size()));
+      std::ofstream(folder / file, std::ios::binary) << bytes;
+      try {
+        const LogicalCheckpoint checkpoint = open_checkpoint(folder.string());
+        checkpoint.verify();
+        std::vector<float> values;
+        for (const LogicalTensor& tensor : checkpoint.tensors()) {
+          values.resize(static_cast<std::size_t>(tensor.numel()));
+          checkpoint.read(tensor, 0, tensor.numel(), values.data());
+        }
+        ++read;
+      } catch (const Error& error) {
+        EXPECT_NE(error.kind(), ErrorKind::kInternal) << error.what();
+        ++refused;
+      }
+    }
+  }
+  fs::remove_all(folder);
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(read, 10);  // a changed weight of safetensors shows nowhere
+}
+
 TEST(RefusedByName, MegatronAndLocalStateDict) {
   const fs::path folder = fs::temp_directory_path() / ("intarsia-peers-" + std::to_string(::getpid()));
   const auto refusal = [&](const char* file) {

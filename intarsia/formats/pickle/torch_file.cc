@@ -170,10 +170,6 @@ std::span<const std::byte> TorchArchive::bytes(const TorchTensor& tensor) const 
   return bytes_.subspan(tensor.begin, static_cast<std::size_t>(tensor.numel()) * dtype_size(tensor.dtype));
 }
 
-void check_archive_records(std::span<const std::byte> bytes, const std::string& name) {
-  for (const ZipRecord& record : read_zip_directory(bytes, name)) check_zip_record(bytes, record, name);
-}
-
 TensorFile open_torch_weights(const std::string& path) {
   io::MappedFile file = io::MappedFile::open(path);
   const TorchArchive archive = TorchArchive::read(file.bytes(), path);

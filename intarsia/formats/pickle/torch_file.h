@@ -30,7 +30,7 @@ struct TorchTensor {
 // How much of an archive is compared with its checksums when it is opened.
 enum class RecordCheck {
   kAll,       // every byte
-  kStructure  // all but the storages, which check_archive_records() compares later
+  kStructure  // all but the storages, whose records check_zip_record() can compare later
 };
 
 // One archive: a whole file, or a part of one, as DCP keeps many in a file.
@@ -63,9 +63,6 @@ class TorchArchive {
   std::unordered_map<std::string, ZipRecord> records_;
   std::shared_ptr<const Pickle> pickle_;
 };
-
-// Compares every record of an archive with its checksum. Memory: the list of records. Errors: kFormat.
-void check_archive_records(std::span<const std::byte> bytes, const std::string& name);
 
 // The weights in a file of torch.save (pytorch_model.bin): a dict of name to contiguous tensor.
 // Errors: as TorchArchive's; kIo; kFormat for other contents.

@@ -128,6 +128,12 @@ class ZipReader {
   std::uint64_t entries_ = 0, directory_ = 0, directory_bytes_ = 0;
 };
 
+void compare_crc(uLong crc, const ZipRecord& record, const std::string& name) {
+  INTARSIA_CHECK(kFormat, crc == record.crc32, printable(name), ": the record ", printable(record.name),
+                 " does not have its checksum (CRC-32); the file is damaged, or was written with "
+                 "torch.serialization.set_crc32_options(False)");
+}
+
 }  // namespace
 
 std::vector<ZipRecord> read_zip_directory(std::span<const std::byte> bytes, const std::string& name) {
@@ -141,9 +147,20 @@ void check_zip_record(std::span<const std::byte> bytes, const ZipRecord& record,
     const std::uint64_t count = std::min(kStep, record.size - done);
     crc = ::crc32(crc, reinterpret_cast<const Bytef*>(bytes.data() + record.begin + done), static_cast<uInt>(count));
   }
-  INTARSIA_CHECK(kFormat, crc == record.crc32, printable(name), ": the record ", printable(record.name),
-                 " does not have its checksum (CRC-32); the file is damaged, or was written with "
-                 "torch.serialization.set_crc32_options(False)");
+  compare_crc(crc, record, name);
+}
+
+void check_zip_record(const io::Fd& file, const std::string& path, std::uint64_t begin, const ZipRecord& record) {
+  constexpr std::uint64_t kPart = 1 << 20;
+  std::vector<std::byte> buffer(std::min(kPart, record.size));
+  uLong crc = ::crc32(0, nullptr, 0);
+  for (std::uint64_t done = 0; done < record.size;) {
+    const auto part = std::span(buffer).first(std::min(kPart, record.size - done));
+    io::read_exact_at(file, path, begin + record.begin + done, part);
+    crc = ::crc32(crc, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
+    done += part.size();
+  }
+  compare_crc(crc, record, path);
 }
 
 }  // namespace intarsia::formats

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "intarsia/io/file.h"
+
 namespace intarsia::formats {
 
 struct ZipRecord {
@@ -23,5 +25,9 @@ std::vector<ZipRecord> read_zip_directory(std::span<const std::byte> bytes, cons
 
 // Errors: kFormat when the record's bytes do not have its checksum.
 void check_zip_record(std::span<const std::byte> bytes, const ZipRecord& record, const std::string& name);
+
+// The same for an archive that begins at byte `begin` of the file, read in parts of 1 MiB: unlike a mapping that is
+// walked through, it does not make the whole file count as this process's memory. Errors: also kIo.
+void check_zip_record(const io::Fd& file, const std::string& path, std::uint64_t begin, const ZipRecord& record);
 
 }  // namespace intarsia::formats
