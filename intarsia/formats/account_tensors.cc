@@ -24,14 +24,13 @@ bool same_bytes(const LocatedTensor& a, const LocatedTensor& b) {
   return left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0;
 }
 
-// Frequencies of rotary embedding, and GPT-2's causal mask with the number that it writes where nothing is seen.
-bool is_ignorable(const TensorInfo& tensor) {
-  return tensor.name.ends_with(".rotary_emb.inv_freq") ||
-         (tensor.name.ends_with(".attn.bias") && tensor.shape.size() == 4) ||
-         (tensor.name.ends_with(".attn.masked_bias") && tensor.shape.empty());
-}
-
 }  // namespace
+
+// Frequencies of rotary embedding, and GPT-2's causal mask with the number that it writes where nothing is seen.
+bool is_computed_buffer(const std::string& name, std::size_t num_dims) {
+  return name.ends_with(".rotary_emb.inv_freq") || (name.ends_with(".attn.bias") && num_dims == 4) ||
+         (name.ends_with(".attn.masked_bias") && num_dims == 0);
+}
 
 std::vector<LocatedTensor> account_tensors(const ModelDirectory& model, const std::vector<ExpectedTensor>& expected) {
   ProblemList problems;
@@ -61,7 +60,7 @@ std::vector<LocatedTensor> account_tensors(const ModelDirectory& model, const st
   }
   for (const TensorFile& file : model.files())
     for (const TensorInfo& tensor : file.tensors())
-      if (!known.contains(tensor.name) && !is_ignorable(tensor))
+      if (!known.contains(tensor.name) && !is_computed_buffer(tensor.name, tensor.shape.size()))
         problems.add("\"", printable(tensor.name), "\" ", shape_text(tensor.shape),
                      " belongs to no parameter that config.json asks for");
   problems.throw_if_any(ErrorKind::kFormat,

@@ -24,4 +24,7 @@ struct ExpectedTensor {
 // not a float, tied copies that differ.
 std::vector<LocatedTensor> account_tensors(const ModelDirectory& model, const std::vector<ExpectedTensor>& expected);
 
+// Whether transformers computes this tensor itself, so that a file may have it and nobody needs it.
+bool is_computed_buffer(const std::string& name, std::size_t num_dims);
+
 }  // namespace intarsia::formats

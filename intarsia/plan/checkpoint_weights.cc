@@ -6,6 +6,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/account_tensors.h"
 #include "intarsia/formats/float_cast.h"
 #include "intarsia/formats/problem_list.h"
 #include "intarsia/formats/tensor_file.h"
@@ -65,7 +66,7 @@ CheckpointWeights::CheckpointWeights(formats::LogicalCheckpoint checkpoint, cons
     weights_.emplace(param.name, found);
   }
   for (const formats::LogicalTensor* tensor : checkpoint_.weights())
-    if (!known.contains(tensor->name) && !tensor->name.ends_with(".rotary_emb.inv_freq"))
+    if (!known.contains(tensor->name) && !formats::is_computed_buffer(tensor->name, tensor->shape.size()))
       problems.add("\"", printable(tensor->name), "\" ", formats::shape_text(tensor->shape),
                    " belongs to no parameter that config.json asks for");
   problems.throw_if_any(ErrorKind::kFormat,
