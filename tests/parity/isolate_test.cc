@@ -61,7 +61,8 @@ std::vector<double> document_losses(const train::TrainJob& job, comm::Communicat
     for (std::int64_t begin = 0, end = 1; begin < positions.size(0); begin = end++) {
       while (end < positions.size(0) && positions[end].item<std::int64_t>() != 0) ++end;
       const at::Tensor labels = batch.labels.narrow(1, begin, end - begin);
-      const std::int64_t targets = labels.narrow(1, 1, labels.size(1) - 1).ne(data::kNotCounted).sum().item<std::int64_t>();
+      const std::int64_t targets =
+          labels.narrow(1, 1, labels.size(1) - 1).ne(data::kNotCounted).sum().item<std::int64_t>();
       if (targets == 0) continue;  // what fills up
       const at::Tensor sum = models::causal_loss_sum(logits.narrow(1, begin, end - begin), labels);
       losses.push_back(sum.item<double>() / static_cast<double>(targets));
