@@ -1,8 +1,11 @@
 #include "intarsia/data/dataset.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -226,6 +229,36 @@ TEST(TokenCache, IsMadeOnceAndKnowsItsSources) {
   EXPECT_EQ(token_cache_path({path}, options), cache);
   write_file("a.txt", "One two three four");
   EXPECT_NE(token_cache_path({path}, options), cache);
+}
+
+// Ranks that a launcher starts open their data at the same time.
+TEST(TokenCache, ProcessesThatWantItAtOnceShareOne) {
+  std::string text;
+  for (int word = 0; word < 20000; ++word) text += "word" + std::to_string(word) + " ";
+  const auto path = write_file("a.txt", text);
+  const DataOptions options{.tokenizer = &tokenizer(), .cache_dir = fresh_folder("cache")};
+  std::vector<pid_t> processes;
+  for (int process = 0; process < 8; ++process) {
+    processes.push_back(::fork());
+    if (processes.back() != 0) continue;
+    bool made = false;
+    try {
+      tokenize_to_cache({path}, options, [&](std::int64_t, std::int64_t) { made = true; });
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      ::_exit(2);
+    }
+    ::_exit(made ? 1 : 0);
+  }
+  int makers = 0;
+  for (const pid_t process : processes) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(process, &status, 0), process);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_LT(WEXITSTATUS(status), 2);
+    makers += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(makers, 1);
 }
 
 TEST(TokenCache, NothingStaysOfDocumentsThatCannotBeTokenized) {

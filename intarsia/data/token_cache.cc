@@ -1,7 +1,11 @@
 #include "intarsia/data/token_cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
@@ -44,6 +48,16 @@ std::string hex(std::uint64_t value) {
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
   std::string text(digits.data(), end);
   return std::string(16 - text.size(), '0') + text;
+}
+
+// Held while a cache is made: ranks that a launcher started each want it, and one makes it. Ends with the process. File
+// systems without locks give none.
+io::Fd lock_folder(const std::string& folder) {
+  io::Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) io::fail_io("open folder", folder, errno);
+  while (::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return fd;
 }
 
 }  // namespace
@@ -92,10 +106,16 @@ std::string tokenize_to_cache(const std::vector<std::string>& paths, const DataO
                               const TokenizeProgress& progress) {
   const std::string path = token_cache_path(paths, options);
   // Without its description a token file left by a crash could not be told from one of another type.
+  const auto is_there = [&path] {
+    std::error_code ignored;
+    return fs::exists(path, ignored) && fs::exists(formats::token_info_path(path), ignored);
+  };
+  if (is_there()) return path;
   std::error_code error;
-  if (fs::exists(path, error) && fs::exists(formats::token_info_path(path), error)) return path;
   fs::create_directories(options.cache_dir, error);
   if (error) io::fail_io("create folder", options.cache_dir, error.value());
+  const io::Fd lock = lock_folder(options.cache_dir);
+  if (is_there()) return path;  // another process was first
   const formats::Tokenizer& tokenizer = *options.tokenizer;
   formats::TokenFileInfo info;
   info.dtype = formats::token_dtype(tokenizer.vocab_size());
