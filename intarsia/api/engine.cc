@@ -167,14 +167,11 @@ std::string ModuleEngine::save(const std::string& dir, std::int64_t data_positio
 
 std::optional<ModuleEngine::Loaded> ModuleEngine::load(const std::string& dir) {
   INTARSIA_CHECK(kUsage, micro_step_ == 0 && !has_backward_, "load() inside a window; load between windows");
-  const checkpoint::Found found = checkpoint::find_checkpoint(dir, axis());
+  const checkpoint::Found found = checkpoint::load_newest(dir, *assembly_.engine, *assembly_.optimizer);
   for (const checkpoint::PassedOver& passed : found.passed_over)
     if (rank() == 0) log_warning(concat(passed.path, " is passed over: ", passed.reason));
   if (!found.path) return std::nullopt;
-  // The search has read every byte already.
-  progress_ =
-      checkpoint::load_checkpoint(*found.path, *assembly_.engine, *assembly_.optimizer, checkpoint::Verify::kSizes)
-          .progress;
+  progress_ = found.manifest->progress;
   if (plan().loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
   return Loaded{.path = *found.path, .steps = progress_.step, .data_position = progress_.data_position};
 }

@@ -16,6 +16,10 @@ class BodyFile {
   // Errors: kIo, kFormat.
   explicit BodyFile(const std::string& path);
 
+  // Where the tensors begin: bytes of length and header.
+  std::uint64_t data_begin() const { return data_begin_; }
+  const io::Fd& fd() const { return fd_; }
+
   // Where the elements of this piece begin in the file. Errors: kFormat when the file has it otherwise than the
   // manifest says, or not at all.
   std::uint64_t locate(const StoredTensor& tensor, const StoredPiece& piece) const;

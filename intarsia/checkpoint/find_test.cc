@@ -21,9 +21,12 @@ class Find : public CheckpointTest {
     EXPECT_EQ(alone.path, step(10));
     EXPECT_EQ(alone.manifest->progress.step, 10);
     comm::run_ranks(3, [&](comm::Communicator& axis) {
-      const Found together = find_checkpoint(root(), axis);
+      TestRun run(run_plan(odd_model(), 3, 3), axis, 2);
+      const Found together = load_newest(root(), run.engine, *run.optimizer);
       EXPECT_EQ(together.path, step(10));
       EXPECT_EQ(together.passed_over.size(), alone.passed_over.size());
+      run.expect_known_values(DType::kF32);
+      EXPECT_EQ(run.optimizer->updates(), 10);
     });
     return alone.passed_over.empty() ? "" : alone.passed_over[0].reason;
   }
@@ -76,6 +79,41 @@ TEST_F(Find, AMissingManifestIsPassedOver) {
 TEST_F(Find, AnUnfinishedSaveIsPassedOver) {
   fs::rename(step(20), step(20) + ".wip-0123");
   expect_reason("its save did not finish");
+}
+
+// To train from the beginning would be to lose the run without a word.
+TEST_F(Find, DamageOfAllIsAnErrorAndNoFreshStart) {
+  for (const int number : {10, 20}) fs::resize_file(step(number) + "/" + body_name(1), 5);
+  comm::run_ranks(2, [&](comm::Communicator& axis) {
+    TestRun run(run_plan(odd_model(), 2, 3), axis);
+    const std::string message = error_of(ErrorKind::kFormat, [&] { load_newest(root(), run.engine, *run.optimizer); });
+    EXPECT_NE(message.find("no checkpoint in " + root() + " can be used; "), std::string::npos) << message;
+    EXPECT_NE(message.find("step-10/rank-00001.safetensors has 5 bytes"), std::string::npos) << message;
+    EXPECT_NE(message.find("--fresh"), std::string::npos) << message;
+  });
+}
+
+// What no save has completed is nothing that could be lost.
+TEST_F(Find, AnUnfinishedFirstSaveIsAFreshStart) {
+  fs::remove_all(step(10));
+  fs::rename(step(20), step(20) + ".wip-0123");
+  comm::run_ranks(2, [&](comm::Communicator& axis) {
+    TestRun run(run_plan(odd_model(), 2, 3), axis);
+    const Found found = load_newest(root(), run.engine, *run.optimizer);
+    EXPECT_FALSE(found.path.has_value());
+    EXPECT_EQ(found.passed_over.size(), 1U);
+  });
+}
+
+// An undamaged checkpoint of another model is no reason to take an older one.
+TEST_F(Find, AnotherModelIsNoDamage) {
+  comm::run_ranks(2, [&](comm::Communicator& axis) {
+    plan::ModelSpec model = odd_model();
+    model.params[5].name = "head.other";
+    TestRun run(run_plan(model, 2, 3), axis);
+    const std::string message = error_of(ErrorKind::kFormat, [&] { load_newest(root(), run.engine, *run.optimizer); });
+    EXPECT_NE(message.find("step-20 lacks \"master.head.other\""), std::string::npos) << message;
+  });
 }
 
 TEST_F(Find, OtherNamesAreNoCheckpoints) {

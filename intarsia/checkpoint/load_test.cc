@@ -1,5 +1,7 @@
 #include "intarsia/checkpoint/load.h"
 
+#include <fstream>
+
 #include "intarsia/checkpoint/testing_run.h"
 #include "intarsia/io/file.h"
 
@@ -160,6 +162,48 @@ TEST_F(Load, OneRanksDamagedFileIsRefusedOnAll) {
   std::filesystem::remove(body);
   EXPECT_TRUE(contains(refused(step(1), odd_model(), ErrorKind::kIo), body));
   EXPECT_TRUE(contains(refused(root() + "/step-2", odd_model(), ErrorKind::kIo), "manifest.json"));
+}
+
+// Bytes that the calling thread has asked the system to read.
+std::int64_t bytes_read() {
+  std::ifstream file("/proc/thread-self/io");
+  std::string word;
+  std::int64_t value = -1;
+  while (file >> word >> value)
+    if (word == "rchar:") return value;
+  return -1;
+}
+
+// Of a model of 24 MB of state: each rank reads what it holds, and of headers and manifest what is small.
+TEST_F(Load, EachRankReadsOnlyTheBytesItNeeds) {
+  if (bytes_read() < 0) GTEST_SKIP() << "/proc/thread-self/io is not there";
+  plan::ModelSpec model = odd_model();
+  model.params[1].shape = {2000, 1000};
+  const auto load = [&](int ranks, Verify verify) {
+    run_ranks(ranks, [&](Communicator& axis) {
+      TestRun run(run_plan(model, ranks, 3), axis, 2);
+      std::int64_t needed = 0;
+      for (const LocalPiece& piece : local_pieces(run.engine, *run.optimizer, Part::kHeld))
+        needed += static_cast<std::int64_t>(piece.values.nbytes());
+      EXPECT_LT(needed, 25'000'000 / ranks);
+      const std::int64_t before = bytes_read();
+      load_checkpoint(step(1), run.engine, *run.optimizer, verify);
+      const std::int64_t read = bytes_read() - before;
+      EXPECT_GE(read, needed);
+      // Checked first, then read: twice the bytes, and for each run of elements the ends of its blocks; the run's three
+      // large tensors lie in at most two files.
+      const std::int64_t most = verify == Verify::kSizes
+                                    ? needed + 100'000
+                                    : 2 * needed + 2 * static_cast<std::int64_t>(kBlockBytes) * 3 * 2 + 100'000;
+      EXPECT_LE(read, most) << ranks << " ranks";
+    });
+  };
+  run_ranks(2, [&](Communicator& axis) {
+    TestRun run(run_plan(model, 2, 3), axis);
+    save_checkpoint(request(1), run.engine, *run.optimizer);
+  });
+  for (const int ranks : {1, 2, 3, 4})
+    for (const Verify verify : {Verify::kSizes, Verify::kHashes}) load(ranks, verify);
 }
 
 }  // namespace

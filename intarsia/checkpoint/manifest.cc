@@ -30,6 +30,18 @@ std::string dimensions(const StoredTensor& tensor) {
   return text + "]";
 }
 
+std::string block_digits(const StoredFile& file) {
+  std::string text;
+  text.reserve(8 * file.blocks.size());
+  for (const std::uint32_t crc : file.blocks) text += crc32c_text(crc);
+  return text;
+}
+
+std::string since_text(const Progress& progress) {
+  if (!progress.not_reproducible_since) return "";
+  return concat(", \"not_reproducible_since\": ", *progress.not_reproducible_since);
+}
+
 std::string loss_scale_text(const Progress& progress) {
   if (!progress.loss_scale) return "";
   const optim::LossScaleState& state = *progress.loss_scale;
@@ -61,15 +73,15 @@ std::string manifest_text(const Manifest& manifest) {
       "{\"format\": \"intarsia-checkpoint\",\n\"format_version\": ", kFormatVersion,
       ",\n\"progress\": {\"step\": ", progress.step, ", \"updates\": ", progress.updates,
       ", \"data_position\": ", progress.data_position, ", \"tokens\": ", progress.tokens,
-      ", \"bad_steps\": ", progress.bad_steps, ", \"seed\": ", progress.seed, loss_scale_text(progress),
-      "},\n\"layout\": {\"ranks\": ", manifest.ranks, ", \"stage\": ", manifest.stage,
+      ", \"bad_steps\": ", progress.bad_steps, ", \"seed\": ", progress.seed, since_text(progress),
+      loss_scale_text(progress), "},\n\"layout\": {\"ranks\": ", manifest.ranks, ", \"stage\": ", manifest.stage,
       manifest.logical_micro_batches == 0 ? ""
                                           : concat(", \"logical_micro_batches\": ", manifest.logical_micro_batches),
       ", \"compute_dtype\": ", json_quote(safetensors_name(manifest.compute_dtype)), "},\n\"files\": ",
       lines(manifest.files, '[', ']',
             [](const StoredFile& file) {
-              return concat("{\"name\": ", json_quote(file.name), ", \"bytes\": ", file.bytes, ", \"crc32c\": \"",
-                            crc32c_text(file.crc32c), "\"}");
+              return concat("{\"name\": ", json_quote(file.name), ", \"bytes\": ", file.bytes, ", \"blocks\": \"",
+                            block_digits(file), "\"}");
             }),
       ",\n\"tensors\": ",
       lines(manifest.tensors, '[', ']',

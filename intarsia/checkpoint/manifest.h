@@ -15,7 +15,9 @@
 
 namespace intarsia::checkpoint {
 
-inline constexpr std::int64_t kFormatVersion = 1;
+inline constexpr std::int64_t kFormatVersion = 2;
+// Bytes of a file that one checksum covers; the last block of a file may be shorter.
+inline constexpr std::uint64_t kBlockBytes = 1 << 20;
 inline constexpr std::string_view kManifestName = "manifest.json";
 
 // How far a run has come.
@@ -27,6 +29,8 @@ struct Progress {
   std::int64_t bad_steps = 0;      // steps in a row, up to now, whose loss or gradient was not finite
   std::uint64_t seed = 0;
   std::optional<optim::LossScaleState> loss_scale = {};  // of a dynamic one
+  // The step from which on the run was not reproducible any more (--not-reproducible); none: it kept its mode.
+  std::optional<std::int64_t> not_reproducible_since = {};
 
   bool operator==(const Progress&) const = default;
 };
@@ -55,7 +59,9 @@ struct StoredTensor {
 struct StoredFile {
   std::string name;  // "rank-00003.safetensors", beside the manifest
   std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;  // of the whole file
+  std::vector<std::uint32_t> blocks = {};  // CRC-32C of each kBlockBytes
+
+  std::uint64_t num_blocks() const { return bytes / kBlockBytes + (bytes % kBlockBytes != 0 ? 1 : 0); }
 };
 std::string body_name(int rank);
 

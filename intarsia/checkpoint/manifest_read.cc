@@ -109,7 +109,12 @@ StoredFile read_file_entry(const Json& json, std::size_t index, const std::strin
   INTARSIA_CHECK(kFormat, file.name == body_name(static_cast<int>(index)), object.where(), " is called \"",
                  printable(file.name), "\", not ", body_name(static_cast<int>(index)));
   file.bytes = static_cast<std::uint64_t>(object.integer("bytes"));
-  file.crc32c = read_crc(object.string("crc32c"), object.where());
+  const std::string& digits = object.string("blocks");
+  INTARSIA_CHECK(kFormat, digits.size() % 8 == 0 && digits.size() / 8 == file.num_blocks(), object.where(),
+                 ": its checksums have ", digits.size(), " digits; ", file.bytes, " bytes need 8 for each of ",
+                 file.num_blocks(), " blocks");
+  for (std::size_t at = 0; at < digits.size(); at += 8)
+    file.blocks.push_back(read_crc(std::string_view(digits).substr(at, 8), object.where()));
   object.done();
   return file;
 }
@@ -174,6 +179,7 @@ Progress read_progress(const Json& json, const std::string& path) {
                     .tokens = object.integer("tokens"),
                     .bad_steps = object.integer("bad_steps"),
                     .seed = object.unsigned_integer("seed")};
+  if (object.has("not_reproducible_since")) progress.not_reproducible_since = object.integer("not_reproducible_since");
   if (object.has("loss_scale")) {
     Object scale(object.member("loss_scale"), path + ": progress.loss_scale");
     progress.loss_scale = {.scale = scale.number("scale"),
@@ -189,14 +195,18 @@ Progress read_progress(const Json& json, const std::string& path) {
 
 // The text without its tail. Errors: kFormat when the checksum does not fit.
 std::string checked_body(std::string_view text, const std::string& path) {
-  const bool has_tail = text.size() > kTailBytes && text.ends_with(kTailEnd) &&
-                        text.substr(text.size() - kTailBytes).starts_with(kTailBegin);
-  INTARSIA_CHECK(kFormat, has_tail, path, " does not end with its checksum: it is cut off or of another program");
+  const std::string_view tail = text.substr(text.size() - std::min(text.size(), kTailBytes));
+  const bool has_tail =
+      text.size() > kTailBytes && tail.starts_with(kTailBegin) && tail.ends_with(kTailEnd) &&
+      tail.substr(kTailBegin.size(), 8).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  INTARSIA_CHECK(kFormat, has_tail, path, " is damaged: its bytes ", text.size() - tail.size(), " to ", text.size(),
+                 " are not its checksum; it is cut off or of another program");
   const std::string_view body = text.substr(0, text.size() - kTailBytes);
-  const std::uint32_t stated = read_crc(text.substr(body.size() + kTailBegin.size(), 8), path);
+  const std::uint32_t stated = read_crc(tail.substr(kTailBegin.size(), 8), path);
   const std::uint32_t found = crc32c(std::as_bytes(std::span(body)));
-  INTARSIA_CHECK(kFormat, stated == found, path, " is damaged: its bytes 0 to ", body.size(), " have the CRC-32C ",
-                 crc32c_text(found), ", it says ", crc32c_text(stated));
+  INTARSIA_CHECK(kFormat, stated == found, path, " is damaged: its bytes 0 to ", text.size(),
+                 " do not agree: the CRC-32C of all before the last ", kTailBytes, " is ", crc32c_text(found),
+                 ", they say ", crc32c_text(stated));
   return std::string(body) + "}";
 }
 

@@ -15,7 +15,7 @@ Manifest example() {
   manifest.ranks = 2;
   manifest.stage = 3;
   manifest.compute_dtype = DType::kBF16;
-  manifest.files = {{body_name(0), 100, 0xdeadbeef}, {body_name(1), 200, 1}};
+  manifest.files = {{body_name(0), 100, {0xdeadbeef}}, {body_name(1), kBlockBytes + 1, {1, 2}}, {body_name(2), 0}};
   manifest.tensors = {{.name = "a \"name\"", .shape = {2, 3}, .pieces = {{0, {0, 4}}, {1, {4, 6}}}},
                       {.name = "none", .kind = TensorKind::kWeight, .dtype = DType::kBF16, .shape = {0, 3}}};
   manifest.config = "{\"key\": 1}\n";
@@ -27,7 +27,8 @@ Manifest example() {
 TEST(Manifest, ReadsWhatItWrites) {
   const Manifest read = parse_manifest(manifest_text(example()), "m");
   EXPECT_EQ(read.progress, example().progress);
-  EXPECT_EQ(read.files[0].crc32c, 0xdeadbeefU);
+  EXPECT_EQ(read.files[0].blocks, (std::vector<std::uint32_t>{0xdeadbeefU}));
+  EXPECT_EQ(read.files[1].blocks.size(), 2U);
   EXPECT_EQ(read.tensors[0].stored_name(), "master.a \"name\"");
   EXPECT_EQ(read.tensors[0].pieces[1].elements.end, 6);
   EXPECT_EQ(read.config, example().config);
@@ -67,11 +68,13 @@ TEST(Manifest, WhatTheFormatDoesNotAllowIsRefused) {
             "m: progress: \"step\" must be an integer that is not negative, not 1000.0");
   EXPECT_EQ(refused("\"step\": 12", "\"step\": 12, \"new\": 0"), "m: progress has 7 members, this format has 6");
   EXPECT_EQ(refused("\"step\": 12, ", ""), "m: progress: \"step\" is missing");
-  EXPECT_EQ(refused("\"format_version\": 1", "\"format_version\": 2"),
-            "m has format version 2; this program reads version 1");
+  EXPECT_EQ(refused("\"format_version\": 2", "\"format_version\": 1"),
+            "m has format version 1; this program reads version 2");
+  EXPECT_EQ(refused("deadbeef", "deadbeef00000000"),
+            "m: file 0: its checksums have 16 digits; 100 bytes need 8 for each of 1 blocks");
   EXPECT_EQ(refused("rank-00001", "../../x"),
             "m: file 1 is called \"../../x.safetensors\", not rank-00001.safetensors");
-  EXPECT_EQ(refused("[1,4,6]", "[2,4,6]"), "m: tensor \"a \"name\"\": a piece lies in file 2 of 2");
+  EXPECT_EQ(refused("[1,4,6]", "[3,4,6]"), "m: tensor \"a \"name\"\": a piece lies in file 3 of 3");
   EXPECT_EQ(refused("[1,4,6]", "[1,3,6]"),
             "m: tensor \"a \"name\"\": a piece has the elements 3 to 6, the next must begin at 4 and not be empty");
   EXPECT_EQ(refused(",[1,4,6]", ""), "m: tensor \"a \"name\"\": its pieces have 4 of its 6 elements");

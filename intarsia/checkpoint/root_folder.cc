@@ -19,6 +19,7 @@
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
 #include "intarsia/checkpoint/manifest.h"
+#include "intarsia/checkpoint/save.h"
 #include "intarsia/checkpoint/verify.h"
 
 namespace intarsia::checkpoint {
@@ -29,6 +30,7 @@ namespace fs = std::filesystem;
 constexpr double kRootLockSeconds = 60;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kLatestName = "latest";
+constexpr std::string_view kGone = ".gone-";
 
 std::optional<StepFolder> parse_name(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -64,6 +66,14 @@ void remove_checkpoint(const std::string& path) {
   fs::remove(path);
 }
 
+// Whatever stops it: before the rename the checkpoint is whole, after it there is none.
+void discard_checkpoint(const std::string& root, const std::string& path, const std::string& nonce) {
+  const std::string gone = concat(root, "/", fs::path(path).stem().string(), kGone, nonce);
+  io::rename_path(path, gone);
+  io::fsync_directory(root);
+  remove_checkpoint(gone);
+}
+
 // The same, for those that must not throw.
 void try_remove_checkpoint(const std::string& path) noexcept {
   try {
@@ -95,17 +105,37 @@ void clear_leftovers(const std::string& root) {
   for (const StepFolder& folder : list_steps(root)) {
     const std::string path = concat(root, "/", folder.name);
     if (folder.kind == FolderKind::kUnfinished && nobody_writes(path)) try_remove_checkpoint(path);
-    if (folder.kind == FolderKind::kReplaced && looks_complete(concat(root, "/", step_name(folder.step))))
+    if (folder.kind != FolderKind::kReplaced) continue;
+    const std::string step = concat(root, "/", step_name(folder.step));
+    if (!fs::exists(step)) {  // the new one never came: the old one is the checkpoint of this step again
+      io::rename_path(path, step);
+      io::fsync_directory(root);
+    } else if (looks_complete(step)) {
       try_remove_checkpoint(path);
+    }
   }
-  std::vector<fs::path> temporaries;
-  for (const auto& entry : fs::directory_iterator(root))
-    if (entry.path().filename().string().starts_with(concat(kLatestName, ".tmp-"))) temporaries.push_back(entry.path());
+  std::vector<fs::path> temporaries, gone;
+  for (const auto& entry : fs::directory_iterator(root)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(concat(kLatestName, ".tmp-"))) temporaries.push_back(entry.path());
+    if (name.starts_with(kPrefix) && name.find(kGone) != std::string::npos) gone.push_back(entry.path());
+  }
+  for (const fs::path& folder : gone) try_remove_checkpoint(folder.string());
   std::error_code ignored;
   for (const fs::path& file : temporaries) fs::remove(file, ignored);
 }
 
 }  // namespace
+
+void clear_away(const std::string& root) noexcept {
+  try {
+    if (!fs::exists(root)) return;
+    const FolderLock root_lock(root, 0);
+    if (root_lock.held()) clear_leftovers(root);
+  } catch (const std::exception& error) {
+    log_warning(concat("what crashes left in ", printable(root), " is not cleared away: ", error.what()));
+  }
+}
 
 std::string step_name(std::int64_t step) { return concat(kPrefix, step); }
 
@@ -173,11 +203,11 @@ WorkFolder::~WorkFolder() {
   if (!committed_) try_remove_checkpoint(path_);
 }
 
-void WorkFolder::commit(int keep) {
+void WorkFolder::commit() {
   const FolderLock root_lock(root_, kRootLockSeconds);
   replace();
   try {
-    tidy(keep);
+    io::write_file_atomic(concat(root_, "/", kLatestName), step_name(step_) + "\n");
   } catch (const std::exception& failure) {
     log_warning(concat("checkpoint ", step_name(step_), " is saved, but: ", failure.what()));
   }
@@ -199,19 +229,35 @@ void WorkFolder::replace() {
   if (replaces) try_remove_checkpoint(old);
 }
 
-void WorkFolder::tidy(int keep) {
-  io::write_file_atomic(concat(root_, "/", kLatestName), step_name(step_) + "\n");
-  if (keep <= 0) return;
+std::vector<std::string> WorkFolder::superfluous(const Retention& retention) const {
+  std::vector<std::string> paths;
+  if (!retention.removes_any()) return paths;
   int kept = 1;  // this one
   for (const StepFolder& folder : list_steps(root_)) {
     if (folder.kind != FolderKind::kCheckpoint || folder.step == step_) continue;
     const std::string path = concat(root_, "/", folder.name);
-    if (kept >= keep && folder.step < step_) {
-      try_remove_checkpoint(path);
+    const bool older = folder.step < step_;
+    const bool milestone = retention.keep_every > 0 && folder.step % retention.keep_every == 0;
+    if (older && kept >= retention.keep && !milestone) {
+      paths.push_back(path);
     } else if (looks_complete(path)) {
       ++kept;
     }
   }
+  return paths;
+}
+
+bool WorkFolder::would_prune(const Retention& retention) const noexcept {
+  try {
+    return !superfluous(retention).empty();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+void WorkFolder::prune(const Retention& retention) {
+  const FolderLock root_lock(root_, kRootLockSeconds);
+  for (const std::string& path : superfluous(retention)) discard_checkpoint(root_, path, nonce_);
 }
 
 }  // namespace intarsia::checkpoint

@@ -3,6 +3,7 @@
 //   step-N               a checkpoint
 //   step-N.wip-NONCE     being written; its writer holds a lock on it, so one without a lock is a crash's leftover
 //   step-N.old-NONCE     a checkpoint that a new one of the same step replaces; it counts until step-N is there again
+//   step-N.gone-NONCE    a checkpoint that is being removed; it counts no more
 //   latest               one line, the name of the last checkpoint saved: for people; loading does not ask it
 #pragma once
 
@@ -47,6 +48,14 @@ class FolderLock {
 // 16 hexadecimal digits that nobody else draws.
 std::string draw_nonce();
 
+// Which checkpoints stay.
+struct Retention {
+  int keep = 0;                 // the newest, the one just saved included; 0: all
+  std::int64_t keep_every = 0;  // and those of steps that are multiples of it; 0: none
+
+  bool removes_any() const { return keep > 0; }
+};
+
 // The folder of a checkpoint that is being written. One rank owns it. The destructor removes it unless committed.
 class WorkFolder {
  public:
@@ -59,14 +68,20 @@ class WorkFolder {
 
   const std::string& path() const { return path_; }
 
-  // Makes it ROOT/step-N, durably, replacing one that exists; then writes `latest` and removes checkpoints beyond the
-  // newest `keep` complete ones (0: none), never this one. Errors: kIo when it did not become step-N; what fails
-  // after that is a warning.
-  void commit(int keep);
+  // Makes it ROOT/step-N, durably, replacing one that exists; then writes `latest`. Errors: kIo when it did not become
+  // step-N; what fails after that is a warning.
+  void commit();
+
+  // After commit(), when the new checkpoint has been read back: removes older ones that nobody asked to keep. The
+  // newest `keep` complete ones stay (0: all), this one always, and those whose step is a multiple of `keep_every` (0:
+  // none). Errors: kIo.
+  void prune(const Retention& retention);
+  // Whether prune() has anything to remove; true when that cannot be told.
+  bool would_prune(const Retention& retention) const noexcept;
 
  private:
   void replace();
-  void tidy(int keep);
+  std::vector<std::string> superfluous(const Retention& retention) const;  // paths
 
   std::string root_;
   std::int64_t step_;

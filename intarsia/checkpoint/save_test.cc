@@ -101,7 +101,7 @@ TEST_F(Save, ACrashWhileReplacingLosesNothing) {
   fs::rename(step(10), step(10) + ".old-1234");
   EXPECT_EQ(*find_checkpoint(root()).path, step(10) + ".old-1234");
   save(9);
-  EXPECT_EQ(*find_checkpoint(root()).path, step(10) + ".old-1234");
+  EXPECT_EQ(*find_checkpoint(root()).path, step(10)) << "it has its name again";
   save(10);
   save(11);
   EXPECT_EQ(names(), (Names{"latest", "step-10", "step-11", "step-9"}));
@@ -118,6 +118,18 @@ TEST_F(Save, WhatACrashLeftIsClearedAwayButNotWhatIsBeingWritten) {
   EXPECT_EQ(names(), (Names{"latest", "step-10", "step-20.wip-alive", "step-30"}));
 }
 
+TEST_F(Save, LeftoversCanBeClearedAwayWithoutASave) {
+  save(10);
+  save(20);
+  fs::rename(step(10), step(10) + ".old-1234");
+  fs::rename(step(20), step(20) + ".gone-1234");
+  fs::create_directory(step(30) + ".wip-dead");
+  std::ofstream(root() + "/latest.tmp-1-1") << "step";
+  clear_away(root());
+  EXPECT_EQ(names(), (Names{"latest", "step-10"}));
+  clear_away(folder_ + "/nothing here");
+}
+
 TEST_F(Save, KeepsTheNewestCompleteOnes) {
   for (const std::int64_t number : {1, 2, 3}) save(number);
   fs::remove(step(3) + "/" + body_name(1));
@@ -127,6 +139,39 @@ TEST_F(Save, KeepsTheNewestCompleteOnes) {
   EXPECT_EQ(names(), (Names{"latest", "step-5"}));
   save(3, 2, 1);
   EXPECT_EQ(names(), (Names{"latest", "step-3", "step-5"})) << "the one just saved stays, and so do newer ones";
+}
+
+TEST_F(Save, MilestonesStay) {
+  for (const std::int64_t number : {1, 2, 3, 4, 5, 6, 7}) save(number, 2, 2, 3, 3);
+  EXPECT_EQ(names(), (Names{"latest", "step-3", "step-6", "step-7"}));
+}
+
+// Whoever stops between the rename and the removal leaves a name that counts for nothing and goes with the next save.
+TEST_F(Save, AHalfRemovedCheckpointIsNoneAndIsClearedAway) {
+  save(1);
+  save(2);
+  fs::rename(step(2), step(2) + ".gone-12");
+  const Found found = find_checkpoint(root());
+  EXPECT_EQ(found.path, step(1));
+  EXPECT_TRUE(found.passed_over.empty());
+  save(3);
+  EXPECT_EQ(names(), (Names{"latest", "step-1", "step-3"}));
+}
+
+// Ranks that disagree on the step or the configuration would mix two states into one checkpoint.
+TEST_F(Save, RanksThatWouldSaveDifferentStatesAreRefused) {
+  run_ranks(2, [&](Communicator& axis) {
+    TestRun run(run_plan(odd_model(), 2, 3), axis);
+    for (const bool other_step : {true, false}) {
+      SaveRequest mine = request(axis.rank() == 1 && other_step ? 21 : 20);
+      if (axis.rank() == 1 && !other_step) mine.config = "{}";
+      const std::string message =
+          error_of(ErrorKind::kInternal, [&] { save_checkpoint(mine, run.engine, *run.optimizer); });
+      EXPECT_NE(message.find("rank 1: "), std::string::npos) << message;
+    }
+    axis.barrier({"", "looked"});
+    EXPECT_FALSE(fs::exists(root()) && !fs::is_empty(root()));
+  });
 }
 
 // behaviours, kind 7: 2 launch groups on one shared directory, 20 saves: all load.

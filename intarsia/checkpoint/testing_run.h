@@ -121,20 +121,21 @@ class CheckpointTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string root() const { return folder_ + "/checkpoints"; }
   std::string step(std::int64_t number) const { return root() + "/step-" + std::to_string(number); }
-  SaveRequest request(std::int64_t number, int keep = 0) const {
+  SaveRequest request(std::int64_t number, int keep = 0, std::int64_t keep_every = 0) const {
     return {.root = root(),
             .progress = {.step = number, .data_position = 16 * number, .tokens = 1000 * number, .seed = 7},
             .config = "{\"train_batch_size\": 16}",
             .model_config = "{}",
-            .keep = keep};
+            .keep = keep,
+            .keep_every = keep_every};
   }
   // Saves the known values, on `ranks` ranks.
-  void save(std::int64_t number, int ranks = 2, int keep = 0, int stage = 3) const {
+  void save(std::int64_t number, int ranks = 2, int keep = 0, int stage = 3, std::int64_t keep_every = 0) const {
     comm::run_ranks(ranks, [&](comm::Communicator& axis) {
       TestRun run(run_plan(odd_model(), ranks, stage), axis);
       run.fill_with_known_values();
       run.optimizer->set_updates(number);
-      save_checkpoint(request(number, keep), run.engine, *run.optimizer);
+      save_checkpoint(request(number, keep, keep_every), run.engine, *run.optimizer);
     });
   }
   std::vector<std::string> names() const {

@@ -95,6 +95,19 @@ void resolve_samples(Draft& draft) {
   idle("sample_chat", run.sample_chat);
 }
 
+// It takes back what a file or the run's earlier settings say; beside the flags it would contradict them.
+void resolve_not_reproducible(Draft& draft) {
+  RunConfig& run = draft.result.config.run;
+  if (!run.not_reproducible) return;
+  for (const char* key : {"reproducible", "logical_micro_batches"}) {
+    const Asked* asked = draft.find_asked(key);
+    if (asked != nullptr && asked->from == From::kFlag)
+      draft.problem(asked->path, asked->place, asked->values[0], "contradicts not_reproducible", "remove one");
+  }
+  run.reproducible = false;
+  run.logical_micro_batches = 0;
+}
+
 }  // namespace
 
 void resolve_run(Draft& draft) {
@@ -117,6 +130,8 @@ void resolve_run(Draft& draft) {
   settings.integer("eval_every", run.eval_every);
   settings.integer("save_every", run.save_every);
   settings.integer("keep", run.keep);
+  settings.integer("keep_every", run.keep_every);
+  settings.choice("async_save", run.async_save);
   settings.text("resume", run.resume);
   settings.texts("resume_with_changes", run.resume_with_changes);
   settings.on("fresh", run.fresh);
@@ -131,6 +146,8 @@ void resolve_run(Draft& draft) {
   settings.choice("bind", run.bind);
   settings.on("reproducible", run.reproducible);
   settings.integer("logical_micro_batches", run.logical_micro_batches);
+  settings.on("not_reproducible", run.not_reproducible);
+  resolve_not_reproducible(draft);
   settings.integer("shard_size", run.shard_size);
   settings.on("reshard_after_forward", run.reshard_after_forward);
   settings.on("no_sync", run.no_sync);

@@ -96,6 +96,9 @@ enum class TrainOn { kAssistant, kAll };          // of chats and of prompts wit
 enum class BadLines { kError, kSkip };            // JSONL lines that are no document
 enum class Bind { kNone, kCores, kNuma };
 enum class Backend { kThreads, kShm, kGloo };
+// off: training stops until a checkpoint is written; else only until its state is copied, which takes the memory of one
+// copy, and a save that is due while one is being written waits for it or is skipped.
+enum class AsyncSave { kOff, kWait, kSkip };
 enum class LastWindow { kCarry, kFlush, kDrop };  // micro-batches left at an epoch's end
 
 // The run's own settings: the "intarsia" section and the flags. docs/config.md has the same table.
@@ -116,6 +119,8 @@ struct RunConfig {
   std::int64_t eval_every = 0;                   // updates; 0: only at the end
   std::int64_t save_every = 0;                   // updates; 0: only at the end; smaller: less is lost, more is written
   std::int64_t keep = 2;                         // checkpoints kept; 0: all
+  std::int64_t keep_every = 0;                   // besides, those of steps that are multiples of it; 0: none
+  AsyncSave async_save = AsyncSave::kOff;        // training goes on while a checkpoint is written
   std::string resume = "auto";                   // auto, never, or the path of a checkpoint
   std::vector<std::string> resume_with_changes;  // keys that may differ from the run that is resumed
   bool fresh = false;                            // remove an earlier run's checkpoints in `out` first
@@ -128,6 +133,7 @@ struct RunConfig {
   int threads = 0;  // intra-op threads of a rank; 0: the cores divided among the local ranks
   Bind bind = Bind::kNone;
   bool reproducible = false;               // the same bits in any layout; costs log2(L/ranks) more gradient buffers
+  bool not_reproducible = false;           // go on with a reproducible run without being so from here on
   std::int64_t logical_micro_batches = 0;  // L, with reproducible; 0: train_batch_size / micro_batch_size
   std::int64_t shard_size = 0;             // ranks of a shard group; 0: all. Smaller: more memory, less traffic
   bool reshard_after_forward = true;       // false: gathered parameters stay until their backward

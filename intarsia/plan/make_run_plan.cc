@@ -88,7 +88,8 @@ void set_reproducible(const config::TrainConfig& config, RunPlan& plan) {
   std::string allowed;
   for (std::int64_t ranks = 1; ranks <= logical; ranks *= 2) allowed += (ranks > 1 ? ", " : "") + std::to_string(ranks);
   INTARSIA_CHECK(kConfig, logical % plan.ranks == 0, "--reproducible with ", logical, " logical micro-batches runs on ",
-                 allowed, " ranks, not on ", plan.ranks, "; take one of these or leave --reproducible out");
+                 allowed, " ranks, not on ", plan.ranks,
+                 "; take one of these or leave --reproducible out (--not-reproducible goes on with a run that was)");
   INTARSIA_CHECK(kConfig, plan.reduce_dtype == DType::kF32, "communication_data_type ", short_name(plan.reduce_dtype),
                  " rounds sums differently in each layout; leave it or --reproducible out");
   plan.reproducible = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <sstream>
 
@@ -58,6 +59,7 @@ class Loop {
   void resume();
   void resume_from_peer(const std::string& from);
   void check_unchanged(const checkpoint::Manifest& manifest) const;
+  bool leaves_reproducible(const checkpoint::Manifest& manifest) const;
   void check_logical_micro_batches(const checkpoint::Manifest& manifest) const;
   StepResult step(const data::Window& window);
   void record(const StepResult& result, double seconds, double waited_before);
@@ -69,7 +71,11 @@ class Loop {
     return job_.loop.early_stopping > 0 && history_.since_best() >= job_.loop.early_stopping;
   }
   void export_model(const char* name, const optim::Optimizer* average = nullptr);
+  checkpoint::SaveRequest save_request() const;
   void save();
+  void save_on_the_way();
+  void settle_save(bool wait);
+  void without_stopping(std::int64_t step, const std::function<void()>& save);
   RunEnd finish(bool stopped);
   std::string path(const char* name) const { return (fs::path(run_) / name).string(); }
 
@@ -83,6 +89,7 @@ class Loop {
   std::optional<RunLock> lock_;  // rank 0's
   Assembly assembly_;
   checkpoint::Progress progress_;
+  std::optional<checkpoint::BackgroundSaver> saver_;
   std::int64_t saved_step_ = -1;
   std::int64_t steps_here_ = 0;      // since this process began
   std::optional<RunRecord> record_;  // rank 0's
@@ -103,16 +110,26 @@ void Loop::open_run() {
 }
 
 void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
-  std::vector<std::string> changed =
-      changed_keys(manifest.config, job_.config_json, job_.plan.schedule.ends_with_the_run(), !job_.plan.reproducible);
+  const bool leaves = leaves_reproducible(manifest);
+  std::vector<std::string> changed = changed_keys(
+      manifest.config, job_.config_json, job_.plan.schedule.ends_with_the_run(), !job_.plan.reproducible && !leaves);
   std::erase_if(changed, [&](const std::string& key) {
+    if (leaves && (key == "intarsia.reproducible" || key == "intarsia.logical_micro_batches")) return true;
     for (const std::string& allowed : job_.loop.changes_allowed)
       if (key == allowed || key.starts_with(allowed + ".") || key.ends_with("." + allowed)) return true;
     return false;
   });
   INTARSIA_CHECK(kConfig, changed.empty(), "the run in ", run_, " was made with other settings: ", join(changed),
                  "; allow them with --resume-with-changes ", join(changed, " "),
-                 ", start in another folder with --out, or drop the old checkpoints with --fresh");
+                 ", start in another folder with --out, or drop the old checkpoints with --fresh",
+                 manifest.logical_micro_batches > 0 && !job_.plan.reproducible
+                     ? "; --not-reproducible goes on with this reproducible run in any layout"
+                     : "");
+}
+
+// The run was reproducible up to this checkpoint, and the user gives that up.
+bool Loop::leaves_reproducible(const checkpoint::Manifest& manifest) const {
+  return job_.loop.leave_reproducible && manifest.logical_micro_batches > 0;
 }
 
 // A reproducible run keeps its bits on every number of ranks of its chain, but not with another tree of sums.
@@ -129,23 +146,33 @@ void Loop::check_logical_micro_batches(const checkpoint::Manifest& manifest) con
 void Loop::resume() {
   progress_.seed = job_.plan.seed;
   if (job_.loop.resume == "never") return;
-  std::string from = job_.loop.resume;
-  checkpoint::Verify verify = checkpoint::Verify::kHashes;
-  if (from == "auto") {
-    const checkpoint::Found found = checkpoint::find_checkpoint(path("checkpoints"), axis_);
-    for (const checkpoint::PassedOver& passed : found.passed_over)
-      if (is_first_) log_warning(concat(passed.path, " is passed over: ", passed.reason));
-    if (!found.path) return;
-    from = *found.path;
-    verify = checkpoint::Verify::kSizes;  // the search has read every byte already
-  }
-  if (formats::is_peer_checkpoint(from)) return resume_from_peer(from);
+  if (job_.loop.resume != "auto" && formats::is_peer_checkpoint(job_.loop.resume))
+    return resume_from_peer(job_.loop.resume);
   // Before the tensors: another optimizer is first of all another setting.
-  check_unchanged(checkpoint::read_manifest(from));
-  check_logical_micro_batches(checkpoint::read_manifest(from));
-  const checkpoint::Manifest manifest =
-      checkpoint::load_checkpoint(from, *assembly_.engine, *assembly_.optimizer, verify);
+  const auto accept = [&](const checkpoint::Manifest& manifest) {
+    check_unchanged(manifest);
+    check_logical_micro_batches(manifest);
+  };
+  checkpoint::Found found;
+  if (job_.loop.resume == "auto") {
+    found = checkpoint::load_newest(path("checkpoints"), *assembly_.engine, *assembly_.optimizer, accept);
+  } else {
+    found.path = job_.loop.resume;
+    found.manifest = checkpoint::load_checkpoint(*found.path, *assembly_.engine, *assembly_.optimizer,
+                                                 checkpoint::Verify::kHashes, accept);
+  }
+  for (const checkpoint::PassedOver& passed : found.passed_over)
+    if (is_first_) log_warning(concat(passed.path, " is passed over: ", passed.reason));
+  if (!found.path) return;
+  const std::string from = *found.path;
+  const checkpoint::Manifest& manifest = *found.manifest;
   progress_ = manifest.progress;
+  if (leaves_reproducible(manifest)) {
+    progress_.not_reproducible_since = progress_.step;
+    if (is_first_)
+      log_warning(concat("the run was reproducible up to step ", progress_.step,
+                         " and is not from here on (--not-reproducible); its checkpoints say so"));
+  }
   if (job_.plan.loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
   saved_step_ = progress_.step;
   if (is_first_) {
@@ -265,15 +292,63 @@ void Loop::record(const StepResult& result, double seconds, double waited_before
   record_->add(metrics, progress_.data_position);
 }
 
+checkpoint::SaveRequest Loop::save_request() const {
+  return {.root = path("checkpoints"),
+          .progress = progress_,
+          .config = job_.config_json,
+          .model_config = formats::hf_config_text(job_.model),
+          .keep = static_cast<int>(job_.loop.keep),
+          .keep_every = job_.loop.keep_every};
+}
+
+// The last save of a run, which must succeed.
 void Loop::save() {
+  settle_save(true);
   if (saved_step_ == progress_.step) return;
-  const checkpoint::SaveRequest request{.root = path("checkpoints"),
-                                        .progress = progress_,
-                                        .config = job_.config_json,
-                                        .model_config = formats::hf_config_text(job_.model),
-                                        .keep = static_cast<int>(job_.loop.keep)};
-  checkpoint::save_checkpoint(request, *assembly_.engine, *assembly_.optimizer);
+  checkpoint::save_checkpoint(save_request(), *assembly_.engine, *assembly_.optimizer);
   saved_step_ = progress_.step;
+}
+
+void Loop::save_on_the_way() {
+  if (!job_.loop.background_save) {
+    without_stopping(progress_.step, [&] { save(); });
+    return;
+  }
+  if (!saver_) saver_.emplace(*assembly_.engine, *assembly_.optimizer);
+  if (saver_->busy() && job_.loop.skip_when_saving) {
+    if (is_first_)
+      console_.note(concat("checkpoint of step ", progress_.step, " is skipped: that of step ", saver_->step(),
+                           " is still being written"));
+    return;
+  }
+  settle_save(true);
+  without_stopping(progress_.step, [&] { saver_->start(save_request()); });
+}
+
+// What a save in the background has come to; with `wait`, when it is over.
+void Loop::settle_save(bool wait) {
+  if (!saver_ || !saver_->busy()) return;
+  const std::int64_t step = saver_->step();
+  without_stopping(step, [&] {
+    if (wait) {
+      saver_->wait();
+      saved_step_ = step;
+    } else if (saver_->poll()) {
+      saved_step_ = step;
+    }
+  });
+}
+
+// A checkpoint that cannot be written is no reason to lose the run.
+void Loop::without_stopping(std::int64_t step, const std::function<void()>& save) {
+  try {
+    save();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kIo) throw;
+    if (is_first_)
+      log_warning(concat("checkpoint of step ", step, " not saved: ", error.what(),
+                         "; training goes on, earlier checkpoints are as before"));
+  }
 }
 
 void Loop::export_model(const char* name, const optim::Optimizer* average) {
@@ -312,9 +387,11 @@ RunEnd Loop::run() {
   assembly_ = assemble(job_, axes_);
   if (is_first_) console_.banner(run_, axis_.backend_name());
   resume();
-  if (is_first_)
+  if (is_first_) {
+    checkpoint::clear_away(path("checkpoints"));  // now that it has been told what was passed over
     record_.emplace(job_, run_, progress_.step, progress_.data_position,
                     Console::banner_text(job_, run_, axis_.backend_name()));
+  }
   recall_evaluations();
   bool stopped = false;
   while (progress_.step < job_.plan.steps && !stopped && !stopped_early()) {
@@ -333,21 +410,16 @@ RunEnd Loop::run() {
     record(result, seconds, waited_before);
     if (++steps_here_ == kStepsUntilSteady && is_first_ && job_.predicted_peak > 0)
       console_.predicted_memory(result.peak_bytes);
+    if (progress_.bad_steps >= job_.loop.max_bad_steps) settle_save(true);  // of a step that was good
     if (bad && progress_.bad_steps >= job_.loop.max_bad_steps) write_report("ended, loss not finite");
     INTARSIA_CHECK(kNumeric, progress_.bad_steps < job_.loop.max_bad_steps || !bad, "the loss or the gradient was not ",
                    "finite in ", progress_.bad_steps, " steps in a row, the last one ", progress_.step, " (loss ",
                    shortest(result.loss), ", gradient norm ", shortest(result.grad_norm),
                    "); nothing of these steps went into the weights. Lower --lr, or look at the data of these steps");
     stopped = result.stop;
+    settle_save(false);
     if (!stopped && every(job_.loop.save_every, progress_.step)) {
-      try {
-        save();
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kIo) throw;
-        if (is_first_)
-          log_warning(concat("checkpoint of step ", progress_.step, " not saved: ", error.what(),
-                             "; training goes on, earlier checkpoints are as before"));
-      }
+      save_on_the_way();
       write_report("running");
     }
   }

@@ -91,12 +91,14 @@ if mount -t tmpfs -o size=1000k none "$folder/small" 2> /dev/null; then
   # Whatever the first run left free is taken up to a little.
   free=$(df --output=avail -k "$folder/small" | tail -1)
   [ "$free" -gt 100 ] && head -c $(((free - 100) * 1024)) /dev/zero > "$folder/small/ballast"
-  fails 5 "$folder/small/run|free" "${full[@]}" --steps 6 --save-every 3
-  grep -qE 'warning: checkpoint of step 3 not saved: .*small/run.*training goes on' "$folder/stderr" \
-    || failed "$(printf 'the warning of a checkpoint that does not fit:\n%s' "$(grep 'warning: ' "$folder/stderr")")"
-  check 'training went on after a checkpoint that does not fit' grep -q 'step 6/6' "$folder/stderr"
-  check 'the earlier checkpoint stays' test "$first" = "$(cksum "$folder"/small/run/checkpoints/step-2/*)"
-  check 'no half checkpoint stays' test "$(ls "$folder/small/run/checkpoints")" = "$(printf 'latest\nstep-2')"
+  for mode in off wait; do
+    fails 5 "$folder/small/run|free" "${full[@]}" --steps 6 --save-every 3 --async-save $mode
+    grep -qE 'warning: checkpoint of step 3 not saved: .*small/run.*training goes on' "$folder/stderr" \
+      || failed "$(printf 'the warning of a checkpoint that does not fit:\n%s' "$(grep 'warning: ' "$folder/stderr")")"
+    check 'training went on after a checkpoint that does not fit' grep -q 'step 6/6' "$folder/stderr"
+    check 'the earlier checkpoint stays' test "$first" = "$(cksum "$folder"/small/run/checkpoints/step-2/*)"
+    check 'no half checkpoint stays' test "$(ls "$folder/small/run/checkpoints")" = "$(printf 'latest\nstep-2')"
+  done
   rm -f "$folder/small/ballast"
   umount "$folder/small"
   trap 'rm -rf "$folder"' EXIT

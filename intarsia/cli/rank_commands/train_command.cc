@@ -5,6 +5,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
+#include "intarsia/checkpoint/save.h"
 #include "intarsia/cli/rank_commands/rank_commands.h"
 #include "intarsia/cli/rank_commands/ranks.h"
 #include "intarsia/cli/run_arguments.h"
@@ -41,7 +42,9 @@ int threads_of(const RankSource& source, int asked) {
 // Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
 std::string predict_memory(const RankSource& source, train::TrainJob& job) {
   const int local_ranks = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
-  const plan::StepReplay replay = plan::replay_step(job.plan, job.model, job.dataset->is_isolated());
+  plan::StepReplay replay = plan::replay_step(job.plan, job.model, job.dataset->is_isolated());
+  if (job.loop.background_save && job.loop.save_every > 0)
+    replay.peak.total += checkpoint::snapshot_bytes(job.plan);  // kept from the first save on
   const plan::HostNeed need = plan::host_need(replay, local_ranks);
   const plan::MemoryLimit limit = plan::read_memory_limit();
   job.predicted_peak = std::max(replay.peak.total, replay.load_peak);
