@@ -62,7 +62,8 @@ class BitRot : public CheckpointTest {
       const std::string body = body_name(static_cast<int>(random() % 2));
       reason(body, random() % fs::file_size(step(20) + "/" + body));
     }
-    std::cout << flips_ << " bytes flipped one at a time (" << bodies << " of them in body files), all reported\n";
+    if (!HasFailure())
+      std::cout << flips_ << " bytes flipped one at a time (" << bodies << " of them in body files), all reported\n";
   }
 
   int flips_ = 0;

@@ -107,7 +107,7 @@ TEST_F(CrashStates, AFewLoadTheOldOrTheNewCheckpoint) {
 }
 
 TEST_F(CrashStates, SlowAllLoadTheOldOrTheNewCheckpoint) {
-  for (const Scenario& scenario : kScenarios) try_states(scenario, 24, 1);
+  for (const Scenario& scenario : kScenarios) try_states(scenario, 64, 1);
   report();
   EXPECT_GE(seen_.size(), 2000U);
 }
