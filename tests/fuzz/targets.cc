@@ -289,7 +289,7 @@ std::vector<Target> make_targets() {
                            std::vector<float> row;
                            for (const auto& tensor : found.tensors()) {
                              row.resize(static_cast<std::size_t>(std::min<std::int64_t>(tensor.row_numel(), 1 << 16)));
-                             if (tensor.row_numel() == static_cast<std::int64_t>(row.size()) && !row.empty())
+                             if (tensor.row_numel() == static_cast<std::int64_t>(row.size()) && tensor.num_rows() > 0)
                                found.read_row(tensor, 0, row.data());
                            }
                          },
