@@ -16,6 +16,7 @@
 #include "intarsia/config/resolve.h"
 #include "intarsia/launch/environment.h"
 #include "intarsia/plan/make_run_plan.h"
+#include "intarsia/tensor/device.h"
 
 namespace intarsia::api {
 namespace {
@@ -36,7 +37,7 @@ constexpr std::array kHonoured = {"ranks",        "batch_size",
                                   "force_copy",   "comm_timeout_seconds",
                                   "reproducible", "logical_micro_batches",
                                   "shard_size",   "reshard_after_forward",
-                                  "no_sync"};
+                                  "no_sync",      "device"};
 
 // The others are said by name: what the program's own loop does, and what is not built for other people's modules.
 std::vector<config::Problem> refusals_of(const config::Resolved& resolved) {
@@ -163,6 +164,9 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
     for (const config::Report& report : resolved.reports) log_note(report.text());
     note_buffers(module);
   }
+  // Ranks that were given have chosen their devices.
+  if (options.ranks == nullptr)
+    tensor::use_device(assembly.plan->device, environment ? environment->local_rank.value_or(0) : 0);
   if (options.ranks == nullptr)
     assembly.mesh = comm::Mesh::create(*assembly.plan, environment ? rendezvous_of(*environment) : comm::Rendezvous{});
   const comm::DataAxes axes = assembly.mesh ? assembly.mesh->data() : comm::DataAxes(*options.ranks);
@@ -171,7 +175,8 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
   const nn::ModuleWeights weights(assembly.module, random);
   assembly.engine = std::make_unique<shard::Engine>(
       *assembly.plan, axes, weights,
-      nn::Parameters(assembly.plan->model, assembly.plan->compute_dtype, std::move(assembly.module.leaves)));
+      nn::Parameters(assembly.plan->model, assembly.plan->compute_dtype, std::move(assembly.module.leaves),
+                     tensor::device_of(assembly.plan->device)));
   assembly.optimizer = optim::make_optimizer(*assembly.plan, assembly.engine->states(), axes.world);
   assembly.loss_scale = std::make_unique<optim::LossScale>(assembly.plan->loss_scale);
   return assembly;

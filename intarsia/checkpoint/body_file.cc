@@ -33,9 +33,10 @@ std::uint64_t BodyFile::locate(const StoredTensor& tensor, const StoredPiece& pi
 
 void BodyFile::read(std::uint64_t at, DType dtype, const at::Tensor& out) const {
   const at::ScalarType stored = tensor::scalar_type(dtype);
-  const at::Tensor buffer = out.scalar_type() == stored ? out : at::empty(out.sizes(), out.options().dtype(stored));
+  const bool straight = out.is_cpu() && out.scalar_type() == stored;
+  const at::Tensor buffer = straight ? out : at::empty(out.sizes(), at::TensorOptions().dtype(stored));
   io::read_exact_at(fd_, header_.path(), at, {static_cast<std::byte*>(buffer.mutable_data_ptr()), buffer.nbytes()});
-  if (out.scalar_type() != stored) out.copy_(buffer);
+  if (!straight) out.copy_(buffer);
 }
 
 }  // namespace intarsia::checkpoint

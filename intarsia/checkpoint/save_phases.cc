@@ -12,6 +12,7 @@
 #include "intarsia/checkpoint/verify.h"
 #include "intarsia/formats/safetensors_writer.h"
 #include "intarsia/io/file.h"
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/dtype_map.h"
 
 namespace intarsia::checkpoint {
@@ -39,7 +40,8 @@ StoredFile write_body(const std::string& directory, int rank, const std::vector<
   BlockSums sums;
   sums.add(io::as_bytes(layout.head));
   for (const formats::TensorInfo& tensor : layout.tensors) {
-    for (auto rest = bytes_of(*values.at(tensor.name)); !rest.empty();) {
+    const at::Tensor host = tensor::on_host(*values.at(tensor.name));  // one piece at a time
+    for (auto rest = bytes_of(host); !rest.empty();) {
       const auto part = rest.first(std::min<std::size_t>(rest.size(), 4 * kBlockBytes));
       sums.add(part);
       writer.append(part);

@@ -4,7 +4,9 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/comm/backends/gloo.h"
+#include "intarsia/comm/backends/nccl.h"
 #include "intarsia/comm/backends/region_communicator.h"
+#include "intarsia/comm/device_communicator.h"
 
 namespace intarsia::comm {
 
@@ -18,8 +20,8 @@ struct Seat {
   int size = 1;
 };
 
-std::unique_ptr<Communicator> join(const plan::RunPlan& plan, const Rendezvous& rendezvous, const Seat& seat,
-                                   const std::shared_ptr<SharedRegion>& region) {
+std::unique_ptr<Communicator> join_host(const plan::RunPlan& plan, const Rendezvous& rendezvous, const Seat& seat,
+                                        const std::shared_ptr<SharedRegion>& region) {
   if (plan.backend != plan::CommBackend::kGloo) {
     INTARSIA_INVARIANT(region, "ranks of one host need the region that was made before they were");
     INTARSIA_INVARIANT(region->options().ranks == seat.size, "a region of ", region->options().ranks,
@@ -39,6 +41,29 @@ std::unique_ptr<Communicator> join(const plan::RunPlan& plan, const Rendezvous& 
   options.timeout_seconds = plan.comm_timeout_seconds;
   return make_gloo_communicator(options);
 }
+
+// Communicators of one rank, in the order in which all ranks make them: the world first.
+class Joining {
+ public:
+  Joining(const plan::RunPlan& plan, const Rendezvous& rendezvous) : plan_(plan), rendezvous_(rendezvous) {}
+
+  std::unique_ptr<Communicator> join(const Seat& seat, const std::shared_ptr<SharedRegion>& region) {
+    std::unique_ptr<Communicator> host = join_host(plan_, rendezvous_, seat, region);
+    if (plan_.device == DeviceKind::kCpu) return host;
+    std::unique_ptr<Communicator> direct;
+    if (plan_.device == DeviceKind::kCuda && plan_.ranks > 1) {
+      if (!meeting_)
+        meeting_ = std::make_unique<NcclMeeting>(*host, rendezvous_.master_address, plan_.comm_timeout_seconds);
+      direct = meeting_->join(concat(seat.axis, "/", seat.group), seat.rank, seat.size);
+    }
+    return std::make_unique<DeviceCommunicator>(std::move(host), std::move(direct));
+  }
+
+ private:
+  const plan::RunPlan& plan_;
+  const Rendezvous& rendezvous_;
+  std::unique_ptr<NcclMeeting> meeting_;
+};
 
 }  // namespace
 
@@ -71,13 +96,14 @@ std::unique_ptr<Mesh> Mesh::create(const plan::RunPlan& plan, const Rendezvous& 
   const plan::Grid grid = plan.grid();
   const int shard = grid.shard_of(rendezvous.rank), replica = grid.replica_of(rendezvous.rank);
   std::unique_ptr<Mesh> mesh(new Mesh);
-  mesh->world_ = join(plan, rendezvous, {.rank = rendezvous.rank, .size = rendezvous.world}, regions.world);
+  Joining joining(plan, rendezvous);
+  mesh->world_ = joining.join({.rank = rendezvous.rank, .size = rendezvous.world}, regions.world);
   if (grid.replicas == 1) return mesh;
   const bool here = plan.backend != plan::CommBackend::kGloo;
-  mesh->group_ = join(plan, rendezvous, {"shard", replica, shard, grid.shards},
-                      here ? regions.groups[static_cast<std::size_t>(replica)] : nullptr);
-  mesh->column_ = join(plan, rendezvous, {"replicate", shard, replica, grid.replicas},
-                       here ? regions.columns[static_cast<std::size_t>(shard)] : nullptr);
+  mesh->group_ = joining.join({"shard", replica, shard, grid.shards},
+                              here ? regions.groups[static_cast<std::size_t>(replica)] : nullptr);
+  mesh->column_ = joining.join({"replicate", shard, replica, grid.replicas},
+                               here ? regions.columns[static_cast<std::size_t>(shard)] : nullptr);
   return mesh;
 }
 

@@ -42,8 +42,9 @@ SharedRegions shared_regions_for(const plan::RunPlan& plan, std::int64_t heap_li
 // Owns the communicators. They live as long as the mesh.
 class Mesh {
  public:
-  // Collective over all ranks. Errors: kUsage when the plan and the rendezvous disagree on the number of ranks or the
-  // port is taken; kComm when the ranks do not meet within the plan's timeout.
+  // Collective over all ranks; with a device, after tensor::use_device() on the rank's thread. Errors: kUsage when the
+  // plan and the rendezvous disagree on the number of ranks or the port is taken; kComm when the ranks do not meet
+  // within the plan's timeout.
   static std::unique_ptr<Mesh> create(const plan::RunPlan& plan, const Rendezvous& rendezvous);
 
   Communicator& world() const { return *world_; }

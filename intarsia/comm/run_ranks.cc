@@ -9,6 +9,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/comm/mesh.h"
+#include "intarsia/tensor/device.h"
 
 namespace intarsia::comm {
 
@@ -24,6 +25,7 @@ void run_grid(const plan::Grid& grid, const std::function<void(const DataAxes&)>
   plan.placement.replicas = grid.replicas;
   plan.backend = plan::CommBackend::kThreads;
   plan.force_copy = options.force_copy;
+  plan.device = options.device;
   plan.comm_timeout_seconds = options.timeout_seconds;
   const SharedRegions regions = shared_regions_for(plan);
   std::mutex mutex;
@@ -38,6 +40,7 @@ void run_grid(const plan::Grid& grid, const std::function<void(const DataAxes&)>
     std::exception_ptr error;
     bool secondary = false;
     try {
+      tensor::use_device(options.device, rank);
       fn(meshes[rank]->data());
       meshes[rank].reset();
       return;

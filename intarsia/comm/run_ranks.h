@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "intarsia/base/device.h"
 #include "intarsia/comm/communicator.h"
 #include "intarsia/comm/data_axes.h"
 #include "intarsia/plan/placement.h"
@@ -10,8 +11,9 @@
 namespace intarsia::comm {
 
 struct RunRanksOptions {
-  bool force_copy = false;      // as between hosts: allocate_shared gives null
-  double timeout_seconds = 20;  // deadline of each operation
+  bool force_copy = false;               // as between hosts: allocate_shared gives null
+  DeviceKind device = DeviceKind::kCpu;  // rank r computes on its r-th device
+  double timeout_seconds = 20;           // deadline of each operation
 };
 
 // Runs fn on `ranks` threads at once, each with its own communicator of the threads backend and one intra-op thread,

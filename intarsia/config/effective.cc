@@ -273,6 +273,7 @@ Json run(const TrainConfig& config) {
           {"max_bad_steps", from.max_bad_steps},
           {"no_decay_1d", from.no_decay_1d},
           {"backend", word_of("backend", static_cast<std::size_t>(from.backend))},
+          {"device", word_of("device", static_cast<std::size_t>(from.device))},
           {"force_copy", from.force_copy},
           {"comm_timeout_seconds", from.comm_timeout_seconds},
           {"last_window", word_of("last_window", static_cast<std::size_t>(from.last_window))}};

@@ -158,6 +158,7 @@ void resolve_run(Draft& draft) {
   settings.integer("max_bad_steps", run.max_bad_steps);
   settings.on("no_decay_1d", run.no_decay_1d);
   settings.choice("backend", run.backend);
+  settings.choice("device", run.device);
   settings.on("force_copy", run.force_copy);
   settings.number("comm_timeout_seconds", run.comm_timeout_seconds);
   settings.choice("last_window", run.last_window);

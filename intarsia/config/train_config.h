@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/base/device.h"
 #include "intarsia/config/optimizer_config.h"
 
 namespace intarsia::config {
@@ -145,7 +146,8 @@ struct RunConfig {
   std::int64_t max_bad_steps = 3;  // updates in a row with a loss that is not finite before the run stops (exit 6)
   bool no_decay_1d = false;        // no weight decay for parameters of one dimension
   Backend backend = Backend::kShm;
-  bool force_copy = false;            // never map shared parameters: gather as several hosts would
+  DeviceKind device = DeviceKind::kCpu;  // kCpu or kCuda
+  bool force_copy = false;               // never map shared parameters: gather as several hosts would
   double comm_timeout_seconds = 600;  // of a collective; smaller: a dead rank is seen sooner, a slow one killed sooner
   LastWindow last_window = LastWindow::kCarry;
   std::vector<std::string> freeze;          // shell patterns over whole parameter names: these are not trained

@@ -9,6 +9,7 @@
 #include "intarsia/models/gpt2/gpt2.h"
 #include "intarsia/models/llama/llama.h"
 #include "intarsia/nn/autocast.h"
+#include "intarsia/tensor/device.h"
 
 namespace intarsia::models {
 
@@ -16,16 +17,18 @@ namespace {
 
 class AutocastModel final : public Model {
  public:
-  AutocastModel(std::unique_ptr<Model> model, DType dtype) : model_(std::move(model)), dtype_(dtype) {}
+  AutocastModel(std::unique_ptr<Model> model, DType dtype, c10::DeviceType device)
+      : model_(std::move(model)), dtype_(dtype), device_(device) {}
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override {
-    const nn::AutocastScope autocast(dtype_);
+    const nn::AutocastScope autocast(dtype_, device_);
     return model_->logits(parameters, events, input_ids, positions);
   }
 
  private:
   std::unique_ptr<Model> model_;
   DType dtype_;
+  c10::DeviceType device_;
 };
 
 std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan) {
@@ -41,14 +44,14 @@ std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::
 std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan) {
   std::unique_ptr<Model> model = make_family(config, plan);
   if (!plan.autocast) return model;
-  return std::make_unique<AutocastModel>(std::move(model), *plan.autocast);
+  return std::make_unique<AutocastModel>(std::move(model), *plan.autocast, tensor::device_type(plan.device));
 }
 
 at::Tensor causal_loss_sum(const at::Tensor& logits, const at::Tensor& labels) {
   const std::int64_t length = labels.size(1);
   if (labels.size(0) == 0 || length < 2) return (logits.to(at::kFloat) * 0).sum();
   const at::Tensor predictions = logits.narrow(1, 0, length - 1).flatten(0, 1).to(at::kFloat);
-  const at::Tensor targets = labels.narrow(1, 1, length - 1).flatten();
+  const at::Tensor targets = labels.narrow(1, 1, length - 1).flatten().to(logits.device());
   return at::cross_entropy_loss(predictions, targets, {}, at::Reduction::Sum, -100);
 }
 

@@ -18,7 +18,7 @@ class Model {
  public:
   virtual ~Model() = default;
   // Shapes: input_ids [B, T] int64, each below vocab_size -> logits [B, T, vocab_size] in compute dtype (with
-  // autocast in its type).
+  // autocast in its type), on the parameters' device; input_ids and positions are on the CPU.
   // `events` hears of each unit; null when all parameters are whole.
   // `positions` [B, T] int64: each token's place in its document, which begins where it is 0; attention stays within
   // documents. Undefined: 0 to T - 1 in each row, which is one document. Memory with it: B * T * T elements a call.
@@ -34,7 +34,7 @@ class Model {
 std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan);
 
 // Sum of -log softmax(logits[b, t - 1])[labels[b, t]] over all t >= 1 with labels[b, t] != -100, in fp32.
-// Shapes: logits [B, T, V], labels [B, T] int64 -> scalar fp32.
+// Shapes: logits [B, T, V], labels [B, T] int64, there or on the CPU -> scalar fp32, where logits are.
 at::Tensor causal_loss_sum(const at::Tensor& logits, const at::Tensor& labels);
 
 }  // namespace intarsia::models

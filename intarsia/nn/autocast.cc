@@ -6,20 +6,21 @@
 
 namespace intarsia::nn {
 
-AutocastScope::AutocastScope(std::optional<DType> dtype) : active_(dtype.has_value()) {
+AutocastScope::AutocastScope(std::optional<DType> dtype, c10::DeviceType device)
+    : active_(dtype.has_value()), device_(device) {
   if (!active_) return;
-  enabled_before_ = at::autocast::is_autocast_enabled(at::kCPU);
+  enabled_before_ = at::autocast::is_autocast_enabled(device_);
   cache_before_ = at::autocast::is_autocast_cache_enabled();
-  dtype_before_ = at::autocast::get_autocast_dtype(at::kCPU);
-  at::autocast::set_autocast_dtype(at::kCPU, tensor::scalar_type(*dtype));
-  at::autocast::set_autocast_enabled(at::kCPU, true);
+  dtype_before_ = at::autocast::get_autocast_dtype(device_);
+  at::autocast::set_autocast_dtype(device_, tensor::scalar_type(*dtype));
+  at::autocast::set_autocast_enabled(device_, true);
   at::autocast::set_autocast_cache_enabled(false);
 }
 
 AutocastScope::~AutocastScope() {
   if (!active_) return;
-  at::autocast::set_autocast_enabled(at::kCPU, enabled_before_);
-  at::autocast::set_autocast_dtype(at::kCPU, dtype_before_);
+  at::autocast::set_autocast_enabled(device_, enabled_before_);
+  at::autocast::set_autocast_dtype(device_, dtype_before_);
   at::autocast::set_autocast_cache_enabled(cache_before_);
 }
 

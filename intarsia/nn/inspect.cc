@@ -106,10 +106,9 @@ class Inspector {
     }
     const bool dtype =
         leaf.scalar_type() == at::kFloat || leaf.scalar_type() == at::kBFloat16 || leaf.scalar_type() == at::kHalf;
-    if (leaf.layout() != at::kStrided || !dtype || !(leaf.is_cpu() || leaf.is_meta()))
+    if (leaf.layout() != at::kStrided || !dtype)
       return problem(concat("parameter ", name, " is ", describe(leaf),
-                            "; dense fp32, bf16 or fp16 on the CPU or the meta device is needed (other tensors may be ",
-                            "buffers)"));
+                            "; dense fp32, bf16 or fp16 is needed (other tensors may be buffers)"));
     if (!leaf.is_leaf())
       return problem(
           concat("parameter ", name, " is computed from other tensors, so that it has no gradient of its own"));

@@ -9,32 +9,36 @@
 namespace intarsia::nn {
 namespace {
 
-c10::DataPtr window(void* data) {
-  return {data, nullptr, [](void*) {}, c10::Device(c10::DeviceType::CPU)};
+c10::DataPtr window(void* data, c10::Device device) {
+  return {data, nullptr, [](void*) {}, device};
 }
 
-c10::Storage storage_without_memory(std::int64_t numel, at::ScalarType type) {
+c10::Storage storage_without_memory(std::int64_t numel, at::ScalarType type, c10::Device device) {
   const std::size_t bytes = static_cast<std::size_t>(numel) * c10::elementSize(type);
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, window(nullptr),
-                                                            nullptr, false));
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                            window(nullptr, device), nullptr, false));
 }
 
 at::Tensor tensor_on(const c10::Storage& storage, at::IntArrayRef shape, at::ScalarType type) {
-  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(type));
+  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(type).device(storage.device()));
   tensor.set_(storage, 0, shape);
   return tensor;
 }
 
 // Whether the leaf's storage holds this leaf and nothing else, in the order of its elements.
-bool owns_its_storage(const at::Tensor& leaf, at::ScalarType type) {
-  return leaf.is_cpu() && leaf.scalar_type() == type && leaf.is_contiguous() && leaf.storage_offset() == 0 &&
+bool owns_its_storage(const at::Tensor& leaf, at::ScalarType type, c10::Device device) {
+  return leaf.device() == device && leaf.scalar_type() == type && leaf.is_contiguous() && leaf.storage_offset() == 0 &&
          leaf.storage().nbytes() == leaf.nbytes();
 }
 
 }  // namespace
 
-Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype, std::vector<std::vector<at::Tensor>> leaves)
-    : leaves_(std::move(leaves)), storages_(model.params.size()), type_(tensor::scalar_type(compute_dtype)) {
+Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype, std::vector<std::vector<at::Tensor>> leaves,
+                       c10::Device device)
+    : leaves_(std::move(leaves)),
+      storages_(model.params.size()),
+      type_(tensor::scalar_type(compute_dtype)),
+      device_(device) {
   INTARSIA_INVARIANT(leaves_.size() == model.params.size(), "leaves of ", leaves_.size(), " parameters for a model of ",
                      model.params.size());
   for (const plan::ParamSpec& spec : model.params) {
@@ -46,12 +50,12 @@ Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype, std::v
   }
 }
 
-Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype)
-    : Parameters(model, compute_dtype, std::vector<std::vector<at::Tensor>>(model.params.size())) {
+Parameters::Parameters(const plan::ModelSpec& model, DType compute_dtype, c10::Device device)
+    : Parameters(model, compute_dtype, std::vector<std::vector<at::Tensor>>(model.params.size()), device) {
   const at::NoGradGuard no_grad;
   for (std::size_t param = 0; param < model.params.size(); ++param) {
     const plan::ParamSpec& spec = model.params[param];
-    storages_[param] = storage_without_memory(spec.numel(), type_);
+    storages_[param] = storage_without_memory(spec.numel(), type_, device_);
     for (int use = 0; use < spec.uses; ++use) {
       at::Tensor leaf = tensor_on(storages_[param], spec.shape, type_);
       leaf.requires_grad_(!spec.frozen);
@@ -68,7 +72,8 @@ const at::Tensor& Parameters::leaf(int param, int use) const {
 void Parameters::adopt(std::size_t param) {
   const at::NoGradGuard no_grad;
   const at::Tensor& first = leaves_[param][0];
-  storages_[param] = owns_its_storage(first, type_) ? first.storage() : storage_without_memory(first.numel(), type_);
+  storages_[param] =
+      owns_its_storage(first, type_, device_) ? first.storage() : storage_without_memory(first.numel(), type_, device_);
   for (at::Tensor& leaf : leaves_[param]) {
     leaf.mutable_grad().reset();
     if (leaf.storage().unsafeGetStorageImpl() == storages_[param].unsafeGetStorageImpl()) continue;
@@ -80,14 +85,14 @@ void Parameters::adopt(std::size_t param) {
 void Parameters::attach(int param, const at::Tensor& window_tensor) {
   c10::StorageImpl* storage = storages_[static_cast<std::size_t>(param)].unsafeGetStorageImpl();
   storage->clear_data_ptr_access_error_msg_();
-  storage->set_data_ptr_noswap(window(window_tensor.data_ptr()));
+  storage->set_data_ptr_noswap(window(window_tensor.data_ptr(), device_));
 }
 
 void Parameters::detach(int param) {
   const auto index = static_cast<std::size_t>(param);
   if (!storages_[index]) adopt(index);
   c10::StorageImpl* storage = storages_[index].unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(window(nullptr));
+  storage->set_data_ptr_noswap(window(nullptr, device_));
   storage->release_data_and_set_meta_custom_data_ptr_error_msg_(messages_[index]);
 }
 

@@ -18,14 +18,15 @@ namespace intarsia::nn {
 // Threads: one rank's thread.
 class Parameters {
  public:
-  // Leaves of our own models, one for each use of a parameter, without memory from the start.
-  Parameters(const plan::ModelSpec& model, DType compute_dtype);
+  // Leaves of our own models on `device`, one for each use of a parameter, without memory from the start.
+  Parameters(const plan::ModelSpec& model, DType compute_dtype, c10::Device device = at::kCPU);
   // The leaves of somebody's module: leaves[p] are the tensors that parameter `p` of `model` is known by (several when
   // tied names have a tensor each). They stay the same tensors for everybody who holds them, and keep their values and
-  // dtype until the parameter's first detach(); then their memory is freed and they are of the compute dtype. A leaf
-  // that is dense, at offset 0 and alone in its storage keeps that storage, so that aliases made earlier follow too;
-  // others, and leaves on the meta device, get one of their own.
-  Parameters(const plan::ModelSpec& model, DType compute_dtype, std::vector<std::vector<at::Tensor>> leaves);
+  // dtype until the parameter's first detach(); then their memory is freed, and they are of the compute dtype and on
+  // `device`. A leaf there that is dense, at offset 0 and alone in its storage keeps that storage, so that aliases made
+  // earlier follow too; others, and leaves on other devices or meta, get one of their own.
+  Parameters(const plan::ModelSpec& model, DType compute_dtype, std::vector<std::vector<at::Tensor>> leaves,
+             c10::Device device = at::kCPU);
 
   // The leaf of the use-th read of parameter `param` (0 unless ParamSpec::uses > 1).
   const at::Tensor& leaf(int param, int use = 0) const;
@@ -48,6 +49,7 @@ class Parameters {
   std::vector<c10::Storage> storages_;  // by parameter; null until a module's leaf is adopted
   std::vector<std::vector<std::int64_t>> shapes_;
   at::ScalarType type_;
+  c10::Device device_;
   std::vector<std::string> names_;
   std::vector<std::string> messages_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/kernels/ranges.h"
 #include "intarsia/tensor/kernels/square_sum.h"
 
@@ -82,9 +83,9 @@ void Adafactor::transform(const Matrix& matrix, const at::Tensor& whole, double 
     const at::Tensor mean = at::linalg_vector_norm(whole, 2, at::IntArrayRef{dim}, true)
                                 .square_()
                                 .div_(static_cast<double>(whole.size(dim)));
-    const at::Tensor value = at_rest.to(at::kFloat).view(mean.sizes()).lerp(mean, fresh);
+    const at::Tensor value = tensor::on_host(at_rest).to(at::kFloat).view(mean.sizes()).lerp(mean, fresh);
     at_rest.copy_(value.view({-1}));
-    return at_rest.to(at::kFloat).view(mean.sizes());
+    return tensor::on_host(at_rest).to(at::kFloat).view(mean.sizes());
   };
   const at::Tensor rows = renewed(TensorKind::kRowVar, -1), columns = renewed(TensorKind::kColVar, -2);
   const at::Tensor direction = at::matmul(rows, columns);

@@ -12,22 +12,31 @@ void update_sgd(const plan::OptimizerPlan& options, const Rates& rates, const Ch
 void update_lion(const plan::OptimizerPlan& options, const Rates& rates, const Chunk& chunk);
 void update_adagrad(const plan::OptimizerPlan& options, const Rates& rates, const Chunk& chunk);
 
+// The same on tensors of a device; optimizers without one are updated on the host.
+using DeviceRule = void (*)(const plan::OptimizerPlan& options, const Rates& rates, const DeviceChunk& chunk);
+void update_adam_on_device(const plan::OptimizerPlan& options, const Rates& rates, const DeviceChunk& chunk);
+
 class Elementwise final : public Optimizer {
  public:
   Elementwise(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis, Kinds kinds,
-              ElementwiseRule rule)
-      : Optimizer(plan, states, axis), kinds_(std::move(kinds)), rule_(rule) {}
+              ElementwiseRule rule, DeviceRule on_device = nullptr)
+      : Optimizer(plan, states, axis), kinds_(std::move(kinds)), rule_(rule), on_device_(on_device) {}
 
  private:
   void update() override {
     for (const Piece& piece : pieces()) {
       const Rates now = rates(piece.param);
+      if (on_device_ != nullptr && plan().device != DeviceKind::kCpu) {
+        for_each_device_chunk(piece, kinds_, [&](const DeviceChunk& chunk) { on_device_(options(), now, chunk); });
+        continue;
+      }
       for_each_chunk(piece, kinds_, false, [&](const Chunk& chunk) { rule_(options(), now, chunk); });
     }
   }
 
   Kinds kinds_;
   ElementwiseRule rule_;
+  DeviceRule on_device_;
 };
 
 }  // namespace intarsia::optim

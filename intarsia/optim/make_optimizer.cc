@@ -10,12 +10,12 @@ std::unique_ptr<Optimizer> make_optimizer(const plan::RunPlan& plan, std::vector
                                           comm::Communicator& axis) {
   using plan::OptimizerKind;
   using plan::TensorKind;
-  const auto elementwise = [&](std::vector<TensorKind> kinds, ElementwiseRule rule) {
-    return std::make_unique<Elementwise>(plan, states, axis, std::move(kinds), rule);
+  const auto elementwise = [&](std::vector<TensorKind> kinds, ElementwiseRule rule, DeviceRule on_device = nullptr) {
+    return std::make_unique<Elementwise>(plan, states, axis, std::move(kinds), rule, on_device);
   };
   switch (plan.optimizer.kind) {
     case OptimizerKind::kAdam:
-      return elementwise({TensorKind::kExpAvg, TensorKind::kExpAvgSq}, update_adam);
+      return elementwise({TensorKind::kExpAvg, TensorKind::kExpAvgSq}, update_adam, update_adam_on_device);
     case OptimizerKind::kSgd:
       if (plan.optimizer.momentum == 0) return elementwise({}, update_sgd);
       return elementwise({TensorKind::kMomentum}, update_sgd);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "intarsia/base/error.h"
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/dtype_map.h"
 #include "intarsia/tensor/kernels/ranges.h"
 #include "intarsia/tensor/memory_meter.h"
@@ -37,6 +38,30 @@ class Window {
   std::array<float, plan::kShardBlock> block_{};
 };
 
+constexpr std::size_t kGradient = 1;                        // its place among the tensors of a chunk
+constexpr std::int64_t kStaged = 1024 * plan::kShardBlock;  // elements of a piece that are in host memory at a time
+constexpr std::int64_t kOnDevice = std::int64_t{1} << 26;   // elements that an update on the device takes at a time
+
+// Goes over host tensors {master, gradient, states...}, which hold the piece's elements from `first` on, in chunks.
+void use_chunks(const std::vector<at::Tensor>& tensors, const Piece& piece, std::int64_t first, bool blocks,
+                const std::function<void(const Chunk&)>& use) {
+  std::vector<Window> windows(tensors.begin(), tensors.end());
+  const bool whole = !blocks && std::ranges::all_of(windows, &Window::wide);
+  for (std::int64_t begin = 0; begin < tensors[0].numel();) {
+    const std::int64_t to_border = plan::kShardBlock - (piece.flat_begin + first + begin) % plan::kShardBlock;
+    const std::int64_t left = tensors[0].numel() - begin, numel = whole ? left : std::min(left, to_border);
+    Chunk chunk{.param = windows[0].open(begin, numel),
+                .grad = windows[kGradient].open(begin, numel),
+                .numel = numel,
+                .begin = first + begin};
+    for (std::size_t i = 2; i < windows.size(); ++i) chunk.state[i - 2] = windows[i].open(begin, numel);
+    use(chunk);
+    for (std::size_t i = 0; i < windows.size(); ++i)
+      if (i != kGradient) windows[i].close(begin, numel);
+    begin += numel;
+  }
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis)
@@ -50,7 +75,9 @@ Optimizer::Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& s
     if (!layout.trainable) continue;
     for (plan::StateBuffer& buffer : plan::state_buffers(plan, layout, owners, shard)) {
       const double initial = buffer.kind == TensorKind::kSum ? plan.optimizer.initial_sum : 0;
-      at::Tensor values = at::full({buffer.numel}, initial, tensor::scalar_type(buffer.dtype));
+      at::Tensor values =
+          at::full({buffer.numel}, initial,
+                   at::TensorOptions().dtype(tensor::scalar_type(buffer.dtype)).device(tensor::device_of(plan.device)));
       tensors_[flat].push_back({std::move(buffer), std::move(values)});
     }
     for (std::size_t slot = 0; slot < layout.slots.size(); ++slot) {
@@ -101,32 +128,49 @@ at::Tensor Optimizer::gather_average(std::size_t flat) const {
   const auto found =
       std::ranges::find(tensors_[flat], TensorKind::kEma, [](const StateTensor& one) { return one.layout.kind; });
   INTARSIA_INVARIANT(found != tensors_[flat].end(), states_[flat].layout->name, " has no moving average");
-  if (!sharded()) return found->values;
+  const at::Tensor mine = tensor::on_host(found->values);
+  if (!sharded()) return mine;
   // Every parameter has one, so it lies over the rank's shard.
   const at::Tensor whole = at::empty({states_[flat].whole.size()}, at::kFloat);
-  axis_.all_gather(whole, found->values, {states_[flat].layout->name, "gather average"})->wait();
+  axis_.all_gather(whole, mine, {states_[flat].layout->name, "gather average"})->wait();
   return whole;
 }
 
-void Optimizer::for_each_chunk(const Piece& piece, const Kinds& kinds, bool blocks,
-                               const std::function<void(const Chunk&)>& use) const {
+std::vector<at::Tensor> Optimizer::tensors_of(const Piece& piece, const Kinds& kinds) const {
   const shard::FlatState& state = states_[piece.flat];
   const plan::Range range{piece.flat_begin, piece.flat_begin + piece.elements.size()};
   std::vector<at::Tensor> tensors{shard::FlatState::piece(state.master, state.updated, range),
                                   shard::FlatState::piece(state.grad, state.grad_range, range)};
   for (const TensorKind kind : kinds) tensors.push_back(this->state(piece.flat, piece.slot, kind));
-  std::vector<Window> windows(tensors.begin(), tensors.end());
-  const bool whole = !blocks && std::ranges::all_of(windows, &Window::wide);
-  for (std::int64_t begin = 0; begin < piece.elements.size();) {
-    const std::int64_t to_border = plan::kShardBlock - (piece.flat_begin + begin) % plan::kShardBlock;
-    const std::int64_t left = piece.elements.size() - begin, numel = whole ? left : std::min(left, to_border);
-    Chunk chunk{
-        .param = windows[0].open(begin, numel), .grad = windows[1].open(begin, numel), .numel = numel, .begin = begin};
-    for (std::size_t i = 0; i < kinds.size(); ++i) chunk.state[i] = windows[2 + i].open(begin, numel);
-    use(chunk);
-    for (std::size_t i = 0; i < windows.size(); ++i)
-      if (i != 1) windows[i].close(begin, numel);
-    begin += numel;
+  return tensors;
+}
+
+void Optimizer::for_each_chunk(const Piece& piece, const Kinds& kinds, bool blocks,
+                               const std::function<void(const Chunk&)>& use) const {
+  const std::vector<at::Tensor> tensors = tensors_of(piece, kinds);
+  if (tensors[0].is_cpu()) return use_chunks(tensors, piece, 0, blocks, use);
+  // On a device through host memory, so much at a time: what is computed is defined once, by the host's kernels.
+  const std::int64_t to_border = plan::kShardBlock - piece.flat_begin % plan::kShardBlock;
+  for (std::int64_t begin = 0, numel = 0; begin < piece.elements.size(); begin += numel) {
+    numel = std::min(piece.elements.size() - begin, begin == 0 ? to_border + kStaged : kStaged);
+    std::vector<at::Tensor> host;
+    for (const at::Tensor& there : tensors) host.push_back(tensor::on_host(there.narrow(0, begin, numel)));
+    use_chunks(host, piece, begin, blocks, use);
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (i != kGradient) tensors[i].narrow(0, begin, numel).copy_(host[i]);
+  }
+}
+
+void Optimizer::for_each_device_chunk(const Piece& piece, const Kinds& kinds,
+                                      const std::function<void(const DeviceChunk&)>& use) const {
+  const std::vector<at::Tensor> tensors = tensors_of(piece, kinds);
+  for (std::int64_t begin = 0; begin < piece.elements.size(); begin += kOnDevice) {
+    const std::int64_t numel = std::min(kOnDevice, piece.elements.size() - begin);
+    std::vector<at::Tensor> wide;
+    for (const at::Tensor& at_rest : tensors) wide.push_back(at_rest.narrow(0, begin, numel).to(at::kFloat));
+    use({.param = wide[0], .grad = wide[kGradient], .state = {wide.begin() + 2, wide.end()}});
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (i != kGradient && tensors[i].scalar_type() != at::kFloat) tensors[i].narrow(0, begin, numel).copy_(wide[i]);
   }
 }
 

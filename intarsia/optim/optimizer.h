@@ -33,6 +33,12 @@ struct Chunk {
   std::int64_t begin = 0;  // of the first element within the piece
 };
 
+// The same as tensors [n] on the run's device, fp32.
+struct DeviceChunk {
+  at::Tensor param, grad;
+  std::vector<at::Tensor> state;  // in the order in which the kinds were asked for
+};
+
 // The scalars of one update of one parameter.
 struct Rates {
   double lr = 0;
@@ -93,10 +99,17 @@ class Optimizer {
   using Kinds = std::vector<plan::TensorKind>;  // at most two
   // Hands a piece over in chunks, with its states of these kinds, and keeps what `use` writes. `blocks`: a chunk is
   // what the piece has of one block of plan::kShardBlock elements of the flat buffer, the same in every layout.
+  // Tensors of a device pass through host memory, 1 Mi elements at a time.
   void for_each_chunk(const Piece& piece, const Kinds& kinds, bool blocks,
                       const std::function<void(const Chunk&)>& use) const;
+  // The same on the device; the host reads nothing. Elementwise, so chunks are cut anywhere.
+  void for_each_device_chunk(const Piece& piece, const Kinds& kinds,
+                             const std::function<void(const DeviceChunk&)>& use) const;
 
  private:
+  // Master, gradient and states of these kinds of a piece.
+  std::vector<at::Tensor> tensors_of(const Piece& piece, const Kinds& kinds) const;
+
   const plan::RunPlan& plan_;
   std::vector<shard::FlatState>& states_;
   comm::Communicator& axis_;

@@ -205,8 +205,10 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   if (config.bf16_masters) plan.master_dtype = DType::kBF16;
   plan.compute_dtype = dtype_of(config.precision);
   plan.backend = backend_of(config.run.backend);
+  plan.device = config.run.device;
   plan.force_copy = config.run.force_copy;
-  plan.overlap = config.zero.overlap_comm && plan.backend == CommBackend::kGloo && plan.ranks > 1;
+  const bool goes_on = plan.backend == CommBackend::kGloo || plan.device == DeviceKind::kCuda;
+  plan.overlap = config.zero.overlap_comm && goes_on && plan.ranks > 1;
   plan.comm_timeout_seconds = config.run.comm_timeout_seconds;
   plan.micro_batch = config.batch.micro_batch_size;
   plan.accumulation = config.batch.accumulation;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/base/device.h"
 #include "intarsia/base/dtype.h"
 #include "intarsia/plan/lr_schedule.h"
 #include "intarsia/plan/model_spec.h"
@@ -43,7 +44,8 @@ struct RunPlan {
   LossScalePlan loss_scale;
   std::optional<DType> autocast;  // kBF16 or kF16: type of matrix products where compute_dtype is kF32 otherwise
   CommBackend backend = CommBackend::kShm;
-  bool force_copy = false;  // never map parameters, gather them as several hosts would
+  DeviceKind device = DeviceKind::kCpu;  // where parameters rest and the model runs
+  bool force_copy = false;               // never map parameters, gather them as several hosts would
   // A unit's gather starts while the unit before it is computed, and its reduction ends while the next one is. For
   // backends whose operations go on by themselves. Memory: a second slot and a second reduce buffer.
   bool overlap = false;

@@ -9,8 +9,10 @@
 #include <algorithm>
 
 #include "intarsia/base/error.h"
+#include "intarsia/nn/recompute/saved_tensor_scope.h"
+#include "intarsia/tensor/block_sums.h"
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/dtype_map.h"
-#include "intarsia/tensor/kernels/square_sum.h"
 #include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::shard {
@@ -23,8 +25,9 @@ class TakeGradient final : public torch::autograd::PostAccumulateGradHook {
  public:
   // `holds` counts who holds the parameter's unit whole.
   TakeGradient(const plan::RunPlan& plan, Reducer& reducer, std::size_t flat, plan::ParamSlot slot, const int& holds)
-      : plan_(plan), reducer_(reducer), flat_(flat), slot_(slot), holds_(holds) {}
+      : plan_(plan), reducer_(reducer), flat_(flat), slot_(slot), holds_(holds), memory_rank_(tensor::memory_rank()) {}
   void operator()(const at::Tensor& leaf) override {
+    const tensor::MemoryRankScope memory(memory_rank_);
     // Where parameters are whole for ever nothing else notices, and what comes after the reduction would be lost.
     INTARSIA_CHECK(kUsage, holds_ > 0, "parameter ", plan_.model.params[static_cast<std::size_t>(slot_.param)].name,
                    " was used outside its unit ",
@@ -40,6 +43,7 @@ class TakeGradient final : public torch::autograd::PostAccumulateGradHook {
   std::size_t flat_;
   plan::ParamSlot slot_;
   const int& holds_;
+  int memory_rank_;  // of the thread that made the engine
 };
 
 std::int64_t largest_unit(const plan::RunPlan& plan) {
@@ -51,7 +55,7 @@ std::int64_t largest_unit(const plan::RunPlan& plan) {
 }  // namespace
 
 Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::WeightSource& weights)
-    : Engine(plan, axes, weights, nn::Parameters(plan.model, plan.compute_dtype)) {}
+    : Engine(plan, axes, weights, nn::Parameters(plan.model, plan.compute_dtype, tensor::device_of(plan.device))) {}
 
 Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan::WeightSource& weights,
                nn::Parameters parameters)
@@ -64,8 +68,10 @@ Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan
                                })),
       reducer_(plan, axes, states_),
       units_(plan.model.units.size()),
+      memory_rank_(tensor::memory_rank()),
       sharded_params_(plan.placement.params != Rest::kReplicated && plan.grid().shards > 1),
       gathered_(std::ranges::any_of(states_, [](const FlatState& state) { return state.gathered; })) {
+  if (plan.device != DeviceKind::kCpu) nn::prepare_saved_tensors();
   INTARSIA_INVARIANT(axes.world.size() == plan.ranks && axes.shard.size() == plan.grid().shards, "the axes have ",
                      axes.shard.size(), " of ", axes.world.size(), " ranks, the plan ", plan.grid().shards, " of ",
                      plan.ranks);
@@ -79,7 +85,11 @@ Engine::Engine(const plan::RunPlan& plan, const comm::DataAxes& axes, const plan
         torch::autograd::impl::set_post_acc_grad_hooks(
             parameters_.leaf(slot.param, use), std::make_unique<TakeGradient>(plan_, reducer_, flat, slot, unit.holds));
   }
-  if (gathered_) ring_ = GatherRing(largest_unit(plan), tensor::scalar_type(plan.compute_dtype), plan.overlap ? 2 : 1);
+  if (gathered_)
+    ring_ = GatherRing(
+        largest_unit(plan),
+        at::TensorOptions().dtype(tensor::scalar_type(plan.compute_dtype)).device(tensor::device_of(plan.device)),
+        plan.overlap ? 2 : 1);
   if (!sharded_params_)
     for (UnitState& unit : units_) attach(unit);
 }
@@ -185,12 +195,15 @@ void Engine::post_forward(int unit, bool needs_backward) {
   release(unit);
 }
 
+// A device's backward runs on a thread of autograd's, which knows no rank.
 void Engine::pre_backward(int unit) {
+  const tensor::MemoryRankScope memory(memory_rank_);
   units_[static_cast<std::size_t>(unit)].in_backward = true;
   hold(unit);
 }
 
 void Engine::post_backward(int index) {
+  const tensor::MemoryRankScope memory(memory_rank_);
   UnitState& unit = units_[static_cast<std::size_t>(index)];
   release(index);
   if (--unit.open_entries == 0) finish_unit(index);
@@ -228,8 +241,7 @@ double Engine::gradient_square_sum() {
   double own = 0;
   for (const FlatState& state : states_) {
     if (!state.layout->trainable) continue;
-    const at::Tensor piece = FlatState::piece(state.grad, state.grad_range, state.own);
-    own += tensor::square_sum(piece.const_data_ptr<float>(), piece.numel());
+    own += tensor::square_sum_of(FlatState::piece(state.grad, state.grad_range, state.own));
   }
   const at::Tensor mine = at::full({1}, own, at::kDouble);
   const at::Tensor all = at::empty({world().size()}, at::kDouble);
@@ -245,12 +257,12 @@ double Engine::add_block_sums() const {
   for (const FlatState& state : states_)
     if (state.layout->trainable) blocks += state.own.size() / plan::kShardBlock;
   const at::Tensor mine = at::empty({blocks}, at::kDouble);
-  double* next = mine.mutable_data_ptr<double>();
+  std::int64_t filled = 0;
   for (const FlatState& state : states_) {
     if (!state.layout->trainable) continue;
-    const float* grad = FlatState::piece(state.grad, state.grad_range, state.own).const_data_ptr<float>();
-    for (std::int64_t block = 0; block < state.own.size() / plan::kShardBlock; ++block)
-      *next++ = tensor::square_sum(grad + block * plan::kShardBlock, plan::kShardBlock);
+    const std::int64_t count = state.own.size() / plan::kShardBlock;
+    tensor::block_square_sums(FlatState::piece(state.grad, state.grad_range, state.own), mine.narrow(0, filled, count));
+    filled += count;
   }
   const at::Tensor all = at::empty({world().size() * blocks}, at::kDouble);
   world().all_gather(all, mine, {"", "gradient norm"})->wait();
@@ -293,7 +305,8 @@ at::Tensor Engine::gather(std::size_t flat, What what) {
   const plan::Range holds = what == What::kGradient ? state.grad_range : trainable ? state.updated : state.held;
   const plan::Rest from = weight ? plan_.placement.params : plan_.placement.optimizer;
   const plan::Range valid = weight ? state.kept : state.updated;
-  if (valid.size() == state.whole.size()) return source.to(at::kFloat, false, true);
+  if (valid.size() == state.whole.size())
+    return source.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU), false, true);
   at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
   FlatState::piece(whole, state.whole, valid).copy_(FlatState::piece(source, holds, valid));
   expand(plan_, axes_, *state.layout, whole, state.whole, from, Rest::kReplicated, "gather for export");

@@ -63,7 +63,7 @@ class Engine final : public nn::UnitEvents {
   void publish();
 
   enum class What { kMaster, kGradient };
-  // All elements of one flat buffer in fp32, on every rank. Memory: the flat buffer once in fp32.
+  // All elements of one flat buffer in fp32, on every rank, in host memory. Memory: the flat buffer once in fp32.
   at::Tensor gather(std::size_t flat, What what);
 
   void pre_forward(int unit) override;
@@ -97,6 +97,7 @@ class Engine final : public nn::UnitEvents {
   Reducer reducer_;
   GatherRing ring_;
   std::vector<UnitState> units_;
+  int memory_rank_;  // of the thread that made the engine
   bool sharded_params_;
   bool gathered_;          // a unit is made whole in a slot of the ring, not in mapped memory
   plan::UnitOrder order_;  // with plan.overlap

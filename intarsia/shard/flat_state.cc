@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/dtype_map.h"
 #include "intarsia/tensor/memory_meter.h"
 
@@ -15,9 +16,9 @@ using plan::Rest;
 using tensor::MemoryCategory;
 using tensor::MemoryScope;
 
-at::Tensor zeros(std::int64_t numel, at::ScalarType type, MemoryCategory category) {
+at::Tensor zeros(const plan::RunPlan& plan, std::int64_t numel, at::ScalarType type, MemoryCategory category) {
   const MemoryScope scope(category);
-  return at::zeros({numel}, at::TensorOptions().dtype(type));
+  return at::zeros({numel}, at::TensorOptions().dtype(type).device(tensor::device_of(plan.device)));
 }
 
 // Reads the part of each parameter that lies in `range` into `to`, which holds `range`.
@@ -42,23 +43,24 @@ void allocate_compute(const plan::RunPlan& plan, const comm::DataAxes& axes, Fla
   state.mapped = state.shared != nullptr;
   state.gathered = sharded && !state.mapped;
   state.held = state.gathered ? state.kept : state.whole;
-  if (state.mapped) {
+  if (state.mapped) {  // in host memory: communicators of a device share none
     state.compute = at::from_blob(state.shared->data(), {state.whole.size()}, at::TensorOptions().dtype(type));
     // A shared mapping counts once, on the shard's owner.
     tensor::book_memory(axes.world.rank(), MemoryCategory::kParams,
                         state.kept.size() * static_cast<std::int64_t>(dtype_size(plan.compute_dtype)));
   } else {
-    state.compute = zeros(state.held.size(), type, MemoryCategory::kParams);
+    state.compute = zeros(plan, state.held.size(), type, MemoryCategory::kParams);
   }
 }
 
 void fill_state(const plan::RunPlan& plan, const plan::WeightSource& weights, FlatState& state) {
   if (state.layout->trainable) {
     const bool apart = plan.compute_dtype != plan.master_dtype;
-    state.master = apart ? zeros(state.updated.size(), tensor::scalar_type(plan.master_dtype), MemoryCategory::kMasters)
-                         : FlatState::piece(state.compute, state.held, state.updated);
+    state.master =
+        apart ? zeros(plan, state.updated.size(), tensor::scalar_type(plan.master_dtype), MemoryCategory::kMasters)
+              : FlatState::piece(state.compute, state.held, state.updated);
     if (apart) fill(plan, *state.layout, weights, state.updated, state.master);
-    state.grad = zeros(state.grad_range.size(), at::kFloat, MemoryCategory::kGradients);
+    state.grad = zeros(plan, state.grad_range.size(), at::kFloat, MemoryCategory::kGradients);
   }
   fill(plan, *state.layout, weights, state.kept, FlatState::piece(state.compute, state.held, state.kept));
 }

@@ -8,13 +8,14 @@
 
 namespace intarsia::shard {
 
-GatherRing::GatherRing(std::int64_t numel, at::ScalarType type, int slots) : numel_(numel), type_(type) {
+GatherRing::GatherRing(std::int64_t numel, const at::TensorOptions& options, int slots)
+    : numel_(numel), options_(options) {
   for (int slot = 0; slot < slots; ++slot) grow();
 }
 
 void GatherRing::grow() {
   const tensor::MemoryScope scope(tensor::MemoryCategory::kGathered);
-  slots_.push_back(at::zeros({numel_}, at::TensorOptions().dtype(type_)));
+  slots_.push_back(at::zeros({numel_}, options_));
   taken_.push_back(false);
 }
 

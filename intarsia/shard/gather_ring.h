@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
 
 #include <vector>
 
@@ -12,9 +13,9 @@ namespace intarsia::shard {
 class GatherRing {
  public:
   GatherRing() = default;
-  // Slots of `numel` elements of `type`. Memory: `slots` slots, category "gathered"; one more for each unit that is
-  // held while others are (units inside units).
-  GatherRing(std::int64_t numel, at::ScalarType type, int slots);
+  // Slots of `numel` elements with these options (dtype, device). Memory: `slots` slots, category "gathered"; one more
+  // for each unit that is held while others are (units inside units).
+  GatherRing(std::int64_t numel, const at::TensorOptions& options, int slots);
 
   // A free slot's index.
   int borrow();
@@ -25,7 +26,7 @@ class GatherRing {
   void grow();
 
   std::int64_t numel_ = 0;
-  at::ScalarType type_ = at::kFloat;
+  at::TensorOptions options_;
   std::vector<at::Tensor> slots_;
   std::vector<bool> taken_;
 };

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/dtype_map.h"
 #include "intarsia/tensor/memory_meter.h"
 
@@ -24,9 +25,9 @@ std::int64_t largest_trainable(const std::vector<FlatState>& states) {
   return largest;
 }
 
-at::Tensor fp32_zeros(std::int64_t numel) {
+at::Tensor fp32_zeros(const plan::RunPlan& plan, std::int64_t numel) {
   const MemoryScope scope(MemoryCategory::kReduce);
-  return at::zeros({numel}, at::kFloat);
+  return at::zeros({numel}, at::TensorOptions().dtype(at::kFloat).device(tensor::device_of(plan.device)));
 }
 
 // An operation and what is to be done with its result.
@@ -55,7 +56,7 @@ Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vec
       started_(states.size(), false),
       finished_(states.size(), false) {
   for (int buffer = 0; !whole_ && buffer < (plan.overlap ? 2 : 1); ++buffer)
-    buffers_.push_back(fp32_zeros(largest_trainable(states)));
+    buffers_.push_back(fp32_zeros(plan, largest_trainable(states)));
   if (!plan.reproducible) return;
   for (const FlatState& state : states) {
     const bool trainable = state.layout->trainable;
@@ -66,7 +67,7 @@ Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vec
 at::Tensor Reducer::take_buffer(std::int64_t numel) {
   const auto fits = std::ranges::find_if(buffers_, [&](const at::Tensor& free) { return free.numel() >= numel; });
   // A tied embedding holds its buffer while the blocks come and go.
-  if (fits == buffers_.end()) return fp32_zeros(numel);
+  if (fits == buffers_.end()) return fp32_zeros(plan_, numel);
   at::Tensor buffer = *fits;
   buffers_.erase(fits);
   return buffer.zero_();

@@ -94,6 +94,9 @@ void set_memory_rank(int rank) {
   current_rank = static_cast<std::size_t>(rank) % kMaxRanks;
 }
 
+int memory_rank() { return static_cast<int>(current_rank); }
+MemoryCategory memory_category() { return current_category; }
+
 MemoryReading read_memory(int rank) {
   const Account& account = accounts[static_cast<std::size_t>(rank) % kMaxRanks];
   MemoryReading reading;

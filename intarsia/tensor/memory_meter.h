@@ -30,6 +30,10 @@ void install_memory_meter();
 // Ranks 0 to 255 are told apart; the calling thread's allocations go to `rank` from now on.
 void set_memory_rank(int rank);
 
+// What the calling thread's allocations are booked to, for allocators of other devices.
+int memory_rank();
+MemoryCategory memory_category();
+
 MemoryReading read_memory(int rank);
 
 // Sets the peaks of `rank` to the current values.
@@ -48,6 +52,19 @@ class MemoryScope {
 
  private:
   MemoryCategory previous_;
+};
+
+// While it lives, the calling thread's allocations go to `rank`: autograd runs the backward of a device on a thread
+// that no rank has named.
+class MemoryRankScope {
+ public:
+  explicit MemoryRankScope(int rank) : previous_(memory_rank()) { set_memory_rank(rank); }
+  ~MemoryRankScope() { set_memory_rank(previous_); }
+  MemoryRankScope(const MemoryRankScope&) = delete;
+  MemoryRankScope& operator=(const MemoryRankScope&) = delete;
+
+ private:
+  int previous_;
 };
 
 }  // namespace intarsia::tensor

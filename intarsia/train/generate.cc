@@ -7,6 +7,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/philox.h"
+#include "intarsia/tensor/device.h"
 
 namespace intarsia::train {
 
@@ -45,8 +46,8 @@ void generate(shard::Engine& engine, models::Model& model, std::int64_t max_posi
     const auto begin = ids.end() - std::min<std::int64_t>(max_positions, static_cast<std::int64_t>(ids.size()));
     const at::Tensor context = at::tensor(std::vector<std::int64_t>(begin, ids.end()), at::kLong).unsqueeze(0);
     const at::Tensor logits = model.logits(engine.parameters(), &engine, context);
-    const std::int64_t own = choose_token(logits[0][-1].to(at::kFloat), options.temperature, options.top_p,
-                                          philox_uniform(key, static_cast<std::uint64_t>(count)));
+    const std::int64_t own = choose_token(tensor::on_host(logits[0][-1]).to(at::kFloat), options.temperature,
+                                          options.top_p, philox_uniform(key, static_cast<std::uint64_t>(count)));
     const std::int64_t id = agreed(engine.world(), own);
     if (std::ranges::find(options.stop_ids, id) != options.stop_ids.end()) return;
     ids.push_back(id);

@@ -17,6 +17,7 @@
 #include "intarsia/checkpoint/save.h"
 #include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/nn/recompute/recompute.h"
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/memory_meter.h"
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
@@ -212,10 +213,11 @@ StepResult Loop::step(const data::Window& window) {
   };
   const bool logged = every(job_.loop.log_every, progress_.step + 1) || progress_.step == 0;
   const auto report = [&] {
-    return RankReport{.stop = stop_requested(),
-                      .peak_bytes = tensor::read_memory(axis_.rank()).total_peak,
-                      .pss_bytes = logged ? pss_bytes() : 0,
-                      .data_seconds = data_seconds};
+    return RankReport{
+        .stop = stop_requested(),
+        .peak_bytes = tensor::read_memory(axis_.rank()).total_peak + tensor::device_peak_bytes(job_.plan.device),
+        .pss_bytes = logged ? pss_bytes() : 0,
+        .data_seconds = data_seconds};
   };
   GradientHook hook;
   if (!job_.loop.dump_gradients.empty() && progress_.step + 1 == job_.loop.dump_step)

@@ -18,6 +18,7 @@
 #include "intarsia/comm/backends/listen.h"
 #include "intarsia/comm/mesh.h"
 #include "intarsia/launch/local_ranks.h"
+#include "intarsia/tensor/device.h"
 #include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::cli {
@@ -85,6 +86,7 @@ int run_body(const plan::RunPlan& plan, const comm::Rendezvous& rendezvous, cons
   tensor::set_memory_rank(rendezvous.rank);
   std::unique_ptr<comm::Mesh> mesh;
   try {
+    tensor::use_device(plan.device, rendezvous.local_rank);
     mesh = comm::Mesh::create(plan, rendezvous);
     return body(mesh->data());
   } catch (...) {

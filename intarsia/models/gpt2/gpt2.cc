@@ -69,11 +69,14 @@ at::Tensor Gpt2::block_forward(const nn::Parameters& parameters, const Block& bl
   return attended + apply(block.down, at::gelu(hidden, "tanh"));
 }
 
-at::Tensor Gpt2::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+at::Tensor Gpt2::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
                         const at::Tensor& positions) {
+  const c10::Device device = parameters.leaf(embed_).device();
+  const at::Tensor input_ids = ids_of_host.to(device);
   const std::int64_t length = input_ids.size(1);
-  const at::Tensor mask = attention_mask(length, 0, positions, parameters.leaf(embed_).scalar_type());
-  const at::Tensor places = positions.defined() ? positions : at::arange(length, at::kLong);
+  at::Tensor mask = attention_mask(length, 0, positions, parameters.leaf(embed_).scalar_type());
+  if (mask.defined()) mask = mask.to(device);
+  const at::Tensor places = (positions.defined() ? positions : at::arange(length, at::kLong)).to(device);
   at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids, [&](const at::Tensor& ids) {
     return at::embedding(parameters.leaf(embed_), ids) + at::embedding(parameters.leaf(positions_), places);
   });

@@ -56,8 +56,10 @@ Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const
   }
 }
 
+// Computed on the host and then moved: the same tables on every device.
 std::shared_ptr<const Llama::Places> Llama::places_of(std::int64_t length, const at::Tensor& positions,
-                                                      at::ScalarType type) {
+                                                      const at::TensorOptions& options) {
+  const at::ScalarType type = c10::typeMetaToScalarType(options.dtype());
   const bool kept = last_ && last_->cos.size(0) == length && last_->cos.scalar_type() == type;
   if (kept && !positions.defined()) return last_;
   const at::NoGradGuard no_grad;
@@ -77,6 +79,8 @@ std::shared_ptr<const Llama::Places> Llama::places_of(std::int64_t length, const
   };
   if (needed(false)) places.mask = attention_mask(length, 0, positions, type);
   if (needed(true)) places.window_mask = attention_mask(length, config_.sliding_window, positions, type);
+  for (at::Tensor* const table : {&places.cos, &places.sin, &places.mask, &places.window_mask})
+    if (table->defined()) *table = table->to(options.device());
   auto result = std::make_shared<const Places>(std::move(places));
   if (!positions.defined()) last_ = result;
   return result;
@@ -115,9 +119,10 @@ at::Tensor Llama::block_forward(const nn::Parameters& parameters, const Block& b
   return attended + linear(parameters, block.down, gated);
 }
 
-at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
                          const at::Tensor& positions) {
-  const auto places = places_of(input_ids.size(1), positions, parameters.leaf(embed_).scalar_type());
+  const at::Tensor input_ids = ids_of_host.to(parameters.leaf(embed_).device());
+  const auto places = places_of(input_ids.size(1), positions, parameters.leaf(embed_).options());
   at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids,
                                   [&](const at::Tensor& ids) { return at::embedding(parameters.leaf(embed_), ids); });
   x_BTH = nn::run_blocks(recompute_, static_cast<std::int64_t>(blocks_.size()), x_BTH, [&](std::int64_t i) {

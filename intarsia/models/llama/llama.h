@@ -41,7 +41,8 @@ class Llama final : public Model {
   at::Tensor attention(const nn::Parameters& parameters, const Block& block, const Places& places,
                        const at::Tensor& x_BTH) const;
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
-  std::shared_ptr<const Places> places_of(std::int64_t length, const at::Tensor& positions, at::ScalarType type);
+  std::shared_ptr<const Places> places_of(std::int64_t length, const at::Tensor& positions,
+                                          const at::TensorOptions& options);
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;

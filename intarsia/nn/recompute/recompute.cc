@@ -1,7 +1,7 @@
 #include "intarsia/nn/recompute/recompute.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -33,34 +33,50 @@ class RunScope {
   Run before_;
 };
 
-at::Tensor generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+at::Tensor generator_state(c10::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();
 }
 
-void set_generator_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+void set_generator_state(c10::Device device, const at::Tensor& state) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state);
 }
 
-// Lets the default CPU generator go on from `state` for a while; an undefined state leaves it alone.
+// The devices whose default generators a piece may draw from.
+std::vector<c10::Device> drawn_from(const TensorList& inputs) {
+  std::vector<c10::Device> devices{c10::Device(at::kCPU)};
+  for (const at::Tensor& input : inputs)
+    if (input.defined() && !input.is_cpu() && !input.is_meta()) {
+      devices.push_back(input.device());
+      break;
+    }
+  return devices;
+}
+
+// Lets the default generators of `devices` go on from `states` for a while; an undefined state leaves one alone.
 class GeneratorScope {
  public:
-  explicit GeneratorScope(const at::Tensor& state) {
-    if (!state.defined()) return;
-    before_ = generator_state();
-    set_generator_state(state);
+  GeneratorScope(const std::vector<c10::Device>& devices, const TensorList& states) : devices_(devices) {
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      before_.emplace_back();
+      if (!states[i].defined()) continue;
+      before_[i] = generator_state(devices_[i]);
+      set_generator_state(devices_[i], states[i]);
+    }
   }
   ~GeneratorScope() {
-    if (before_.defined()) set_generator_state(before_);
+    for (std::size_t i = 0; i < devices_.size(); ++i)
+      if (before_[i].defined()) set_generator_state(devices_[i], before_[i]);
   }
   GeneratorScope(const GeneratorScope&) = delete;
   GeneratorScope& operator=(const GeneratorScope&) = delete;
 
  private:
-  at::Tensor before_;
+  const std::vector<c10::Device>& devices_;
+  TensorList before_;
 };
 
 // Autocast's cache would hold 16-bit copies of whole parameters past the piece, and past their next update.
@@ -84,7 +100,10 @@ struct LastOneSaved {};
 class Piece final : public std::enable_shared_from_this<Piece> {
  public:
   Piece(ListForward forward, const RecomputeOptions& options, const TensorList& inputs)
-      : forward_(std::move(forward)), name_(options.name), keep_products_(options.keep_products) {
+      : forward_(std::move(forward)),
+        name_(options.name),
+        keep_products_(options.keep_products),
+        devices_(drawn_from(inputs)) {
     for (const at::Tensor& input : inputs) {
       inputs_.push_back(input.defined() ? input.detach().requires_grad_(input.requires_grad()) : at::Tensor());
       versions_.push_back(input.defined() ? input._version() : 0);
@@ -119,7 +138,10 @@ class Piece final : public std::enable_shared_from_this<Piece> {
   TensorList inputs_;  // detached
   std::vector<std::int64_t> versions_;
   at::ThreadLocalState thread_state_;
-  at::Tensor generator_state_;  // at entry; undefined when the piece drew no number
+  // Of the thread that ran the forward: a device's backward has a thread of its own, for which that one waits.
+  RecomputeTime& spent_ = spent;
+  std::vector<c10::Device> devices_;
+  TensorList generator_states_;  // by device, at entry; undefined when the piece drew no number there
   KeptProducts products_;
   std::vector<Slot> slots_;
   std::size_t num_saved_ = 0;
@@ -183,7 +205,8 @@ class Piece::Collecting final : public SavedTensorHandler {
 };
 
 TensorList Piece::first_run(const TensorList& inputs) {
-  const at::Tensor before = generator_state();
+  TensorList before;
+  for (const c10::Device device : devices_) before.push_back(generator_state(device));
   TensorList outputs;
   {
     Numbering numbering(*this);
@@ -194,7 +217,8 @@ TensorList Piece::first_run(const TensorList& inputs) {
   }
   products_.close(num_saved_);
   // Only a piece that draws turns the generator back later: with ranks as threads it belongs to all of them.
-  if (!at::equal(before, generator_state())) generator_state_ = before;
+  for (std::size_t i = 0; i < devices_.size(); ++i)
+    generator_states_.push_back(at::equal(before[i], generator_state(devices_[i])) ? at::Tensor() : before[i]);
   first_run_over_ = true;
   return outputs;
 }
@@ -204,8 +228,8 @@ at::Tensor Piece::take(std::size_t index) {
     INTARSIA_CHECK(kData, first_run_over_, name_, " runs a backward inside its own forward; it cannot be recomputed");
     const auto start = std::chrono::steady_clock::now();
     second_run();
-    ++spent.runs;
-    spent.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++spent_.runs;
+    spent_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   return slots_[index].tensor;
 }
@@ -218,7 +242,7 @@ void Piece::second_run() {
   try {
     const at::ThreadLocalStateGuard thread_state(thread_state_);
     const WithoutCastCache without_cache;
-    const GeneratorScope generator(generator_state_);
+    const GeneratorScope generator(devices_, generator_states_);
     const at::AutoGradMode grad_mode(true);
     const SavedTensorScope saved(collecting);
     const RunScope run(Run::kSecond);
@@ -233,7 +257,7 @@ void Piece::second_run() {
   forward_ = nullptr;
   inputs_.clear();
   products_ = {};
-  generator_state_.reset();
+  generator_states_.clear();
 }
 
 }  // namespace

@@ -36,6 +36,11 @@ class HookedEngine final : public Engine {
 class EngineBackend final : public SavedTensorBackend {
  public:
   void push(SavedTensorHandler& handler) override {
+    prepare();
+    handlers.push_back(&handler);
+  }
+  void pop() override { handlers.pop_back(); }
+  void prepare() override {
     static std::once_flag installed;
     std::call_once(installed, [] {
       torch::autograd::set_default_engine_stub([]() -> Engine& {
@@ -43,9 +48,7 @@ class EngineBackend final : public SavedTensorBackend {
         return *engine;
       });
     });
-    handlers.push_back(&handler);
   }
-  void pop() override { handlers.pop_back(); }
 };
 
 EngineBackend engine_backend;
@@ -54,6 +57,8 @@ std::atomic<SavedTensorBackend*> current_backend = &engine_backend;
 }  // namespace
 
 void set_saved_tensor_backend(SavedTensorBackend& backend) { current_backend = &backend; }
+
+void prepare_saved_tensors() { current_backend.load()->prepare(); }
 
 SavedTensorScope::SavedTensorScope(SavedTensorHandler& handler) { current_backend.load()->push(handler); }
 SavedTensorScope::~SavedTensorScope() { current_backend.load()->pop(); }

@@ -33,10 +33,16 @@ class SavedTensorBackend {
   // From now on the calling thread's saved tensors go to `handler` alone, until pop().
   virtual void push(SavedTensorHandler& handler) = 0;
   virtual void pop() = 0;
+  // Does what must be done before the process's first backward.
+  virtual void prepare() {}
 };
 
 // Call before the first scope; `backend` must outlive the process's last backward.
 void set_saved_tensor_backend(SavedTensorBackend& backend);
+
+// Call before the first backward of a process whose tensors lie on a device: only the autograd engine that runs it gets
+// the devices' threads, and the default backend has an engine of its own.
+void prepare_saved_tensors();
 
 // While it lives, tensors that are saved on the calling thread go to `handler`; scopes nest, the innermost decides.
 class SavedTensorScope {

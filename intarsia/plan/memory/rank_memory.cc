@@ -24,7 +24,8 @@ class GhostEngine final : public GhostEvents {
         replay_(replay),
         compute_size_(static_cast<std::int64_t>(dtype_size(plan.compute_dtype))),
         sharded_params_(plan.placement.params != Rest::kReplicated && plan.grid().shards > 1),
-        copied_(sharded_params_ && (plan.force_copy || plan.backend == CommBackend::kGloo)),
+        copied_(sharded_params_ &&
+                (plan.force_copy || plan.backend == CommBackend::kGloo || plan.device != DeviceKind::kCpu)),
         whole_grads_(plan.placement.grads == Rest::kReplicated || plan.ranks == 1),
         units_(plan.model.units.size()),
         slots_of_param_(plan.model.params.size()) {

@@ -7,14 +7,8 @@
 namespace intarsia::tensor {
 namespace {
 
-// The step's scalars, computed once in double and rounded once.
-struct Scalars {
-  float beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float eps, decay, l2, step_size, root_correction, grad_scale;
-};
-
 INTARSIA_SIMD void update_range(float* __restrict param, const float* __restrict grad, float* __restrict moment1,
-                                float* __restrict moment2, std::int64_t numel, const Scalars& s) {
+                                float* __restrict moment2, std::int64_t numel, const AdamScalars& s) {
   for (std::int64_t i = 0; i < numel; ++i) {
     const float g = grad[i] * s.grad_scale + s.l2 * param[i];
     const float m = s.beta1 * moment1[i] + s.one_minus_beta1 * g;
@@ -28,12 +22,11 @@ INTARSIA_SIMD void update_range(float* __restrict param, const float* __restrict
 
 }  // namespace
 
-void adam_update(float* param, const float* grad, float* moment1, float* moment2, std::int64_t numel,
-                 const AdamStep& step) {
+AdamScalars adam_scalars(const AdamStep& step) {
   const auto k = static_cast<double>(step.update);
   const double correction1 = step.bias_correction ? 1 - std::pow(step.beta1, k) : 1;
   const double correction2 = step.bias_correction ? 1 - std::pow(step.beta2, k) : 1;
-  const Scalars scalars{
+  return {
       .beta1 = static_cast<float>(step.beta1),
       .one_minus_beta1 = static_cast<float>(1 - step.beta1),
       .beta2 = static_cast<float>(step.beta2),
@@ -45,7 +38,11 @@ void adam_update(float* param, const float* grad, float* moment1, float* moment2
       .root_correction = static_cast<float>(std::sqrt(correction2)),
       .grad_scale = step.grad_scale,
   };
-  update_range(param, grad, moment1, moment2, numel, scalars);
+}
+
+void adam_update(float* param, const float* grad, float* moment1, float* moment2, std::int64_t numel,
+                 const AdamStep& step) {
+  update_range(param, grad, moment1, moment2, numel, adam_scalars(step));
 }
 
 }  // namespace intarsia::tensor

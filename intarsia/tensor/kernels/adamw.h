@@ -17,6 +17,13 @@ struct AdamStep {
   float grad_scale = 1;     // gradients are multiplied by it first: averaging, unscaling and clipping in one
 };
 
+// The step's scalars, computed once in double and rounded once.
+struct AdamScalars {
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float eps, decay, l2, step_size, root_correction, grad_scale;
+};
+AdamScalars adam_scalars(const AdamStep& step);
+
 // Updates numel elements of param, moment1 and moment2 from grad:
 //   g = grad_scale * grad (+ weight_decay * p unless decoupled);  p = p * (1 - lr * weight_decay) if decoupled;
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr * (m / (1 - b1^k)) / (sqrt(v / (1 - b2^k)) + eps).
