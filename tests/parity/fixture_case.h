@@ -63,6 +63,7 @@ struct Layout {
   bool recompute = false;
   DType dtype = DType::kF32;
   std::int64_t steps = 20;
+  DeviceKind device = DeviceKind::kCpu;
 };
 
 inline void PrintTo(const Layout& layout, std::ostream* out) {
@@ -101,6 +102,7 @@ inline train::TrainJob make_job(const Layout& layout) {
   config.scheduler.type = "list";
   for (const auto& lr : curves["curves"][layout.variant]["lr"]) config.scheduler.list.push_back(lr.get<double>());
   job.plan = plan::make_run_plan(config, job.model, length, layout.steps);
+  job.plan.device = layout.device;
   job.sampler = {.num_samples = ids.size(0),
                  .shuffle = false,
                  .micro_batch = config.batch.micro_batch_size,
@@ -154,7 +156,7 @@ inline Curve run_layout(const Layout& layout) {
   comm::run_ranks(
       layout.ranks,
       [&](comm::Communicator& axis) { curves[static_cast<std::size_t>(axis.rank())] = run_curve(job, axis); },
-      {.force_copy = layout.force_copy, .timeout_seconds = 60});
+      {.force_copy = layout.force_copy, .device = layout.device, .timeout_seconds = 60});
   for (const Curve& curve : curves)
     for (std::size_t step = 0; step < curve.steps.size(); ++step) {
       EXPECT_EQ(curve.steps[step].loss, curves[0].steps[step].loss);

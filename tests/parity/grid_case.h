@@ -128,8 +128,9 @@ struct GridRun {
 };
 
 // Rank 0's view, after checking that all ranks report the same.
-inline GridRun run(const GridCase& cell, std::int64_t steps) {
-  const train::TrainJob job = make_job(cell, steps);
+inline GridRun run(const GridCase& cell, std::int64_t steps, DeviceKind device = DeviceKind::kCpu) {
+  train::TrainJob job = make_job(cell, steps);
+  job.plan.device = device;
   std::vector<GridRun> runs(static_cast<std::size_t>(cell.ranks));
   comm::run_grid(
       job.plan.grid(),
@@ -157,7 +158,7 @@ inline GridRun run(const GridCase& cell, std::int64_t steps) {
         mine.weights = gather_parameters(*assembly.engine, shard::Engine::What::kMaster);
         runs[static_cast<std::size_t>(axes.world.rank())] = std::move(mine);
       },
-      {.force_copy = cell.copied(), .timeout_seconds = 120});
+      {.force_copy = cell.copied(), .device = device, .timeout_seconds = 120});
   for (const GridRun& other : runs)
     for (std::size_t step = 0; step < other.steps.size(); ++step) {
       EXPECT_EQ(other.steps[step].loss, runs[0].steps[step].loss);

@@ -2,60 +2,14 @@
 // grid is generated; the fast suite runs a part in which each pair of values of two axes occurs, the slow suite all of
 // it.
 #include <map>
-#include <set>
 #include <tuple>
 
-#include "grid_case.h"
+#include "grid_cases.h"
 
 namespace intarsia::parity {
 namespace {
 
 constexpr std::int64_t kSteps = 4;
-
-std::vector<GridCase> all_cases() {
-  std::vector<GridCase> cases;
-  for (int placement = 0; placement < static_cast<int>(grid_placements().size()); ++placement)
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
-      for (const std::int64_t logical : {8, 32})  // one and four micro-steps on 8 ranks
-        for (const plan::Recompute recompute :
-             {plan::Recompute::kNone, plan::Recompute::kFull, plan::Recompute::kSelective})
-          for (const int ranks : {1, 2, 4, 8})
-            for (const Gathering gathering : {Gathering::kMapped, Gathering::kCopied, Gathering::kAhead}) {
-              const GridCase cell{placement, dtype, logical, recompute, ranks, gathering};
-              if (cell.exists()) cases.push_back(cell);
-            }
-  return cases;
-}
-
-using Pairs = std::set<std::array<std::int64_t, 4>>;
-
-Pairs pairs_of(const GridCase& cell) {
-  const std::array<std::int64_t, 6> values = {cell.placement, static_cast<std::int64_t>(cell.dtype),
-                                              cell.logical,   static_cast<std::int64_t>(cell.recompute),
-                                              cell.ranks,     static_cast<std::int64_t>(cell.gathering)};
-  Pairs pairs;
-  for (std::int64_t a = 0; a < 6; ++a)
-    for (std::int64_t b = a + 1; b < 6; ++b)
-      pairs.insert({a, values[static_cast<std::size_t>(a)], b, values[static_cast<std::size_t>(b)]});
-  return pairs;
-}
-
-// Greedy: always the cell with the most pairs that are still missing.
-std::vector<GridCase> covering_cases() {
-  const std::vector<GridCase> all = all_cases();
-  Pairs missing;
-  for (const GridCase& cell : all) missing.merge(pairs_of(cell));
-  std::vector<GridCase> chosen;
-  while (!missing.empty()) {
-    const auto gain = [&](const GridCase& cell) {
-      return std::ranges::count_if(pairs_of(cell), [&](const auto& pair) { return missing.contains(pair); });
-    };
-    const GridCase best = *std::ranges::max_element(all, {}, gain);
-    for (const auto& pair : pairs_of(best)) missing.erase(pair);
-    chosen.push_back(best);
-  }
-  return chosen;
-}
 
 // The oracle: one process, nothing sharded, nothing recomputed, nothing copied.
 const GridRun& oracle(const GridCase& cell) {
