@@ -22,15 +22,20 @@ function(intarsia_register_tests target)
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endfunction()
 
-# intarsia_folder(NAME [TORCH] [DEPS folder...] [LIBS target...]): library intarsia_NAME from all *.cc but *_test.cc and
+# PLUGIN: a module that programs load when they need it, instead of a library; where there is a toolkit for it.
+# intarsia_folder(NAME [PLUGIN] [TORCH] [DEPS folder...] [LIBS target...]): library intarsia_NAME from all *.cc but *_test.cc and
 # *_main.cc of the folder (one level of sub-folders included), and the executable NAME_tests from its *_test.cc.
 function(intarsia_folder name)
-  cmake_parse_arguments(ARG "TORCH" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "PLUGIN;TORCH" "" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|main)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(NOT sources)
+    return()
+  endif()
+  if(ARG_PLUGIN)
+    intarsia_plugin(${name} ${sources})
     return()
   endif()
   add_library(intarsia_${name} STATIC ${sources})
@@ -52,6 +57,19 @@ function(intarsia_folder name)
     endif()
     intarsia_register_tests(${name}_tests LABEL fast)
   endif()
+endfunction()
+
+# Links nothing of Intarsia, whose state must be there once: what it includes is header only. Every symbol must be found
+# when it is linked.
+function(intarsia_plugin name)
+  if(NOT TARGET IntarsiaTorch::${name})
+    return()
+  endif()
+  add_library(intarsia_${name} MODULE ${ARGN})
+  target_link_libraries(intarsia_${name} PRIVATE intarsia_flags IntarsiaTorch::${name})
+  target_compile_options(intarsia_${name} PRIVATE -fvisibility=hidden)
+  target_link_options(intarsia_${name} PRIVATE -Wl,-z,defs)
+  set_target_properties(intarsia_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
 endfunction()
 
 # Precompiled ATen headers, built once and shared: a file then compiles in about 5 s instead of 17 s.
