@@ -28,7 +28,7 @@ void fill(const formats::LogicalCheckpoint& checkpoint, const Source& source, st
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += kChunk) {
     const std::int64_t end = std::min(begin + kChunk, elements.end);
     const at::Tensor out = source.piece.values.narrow(0, begin - elements.begin, end - begin);
-    if (out.scalar_type() == at::kFloat && out.is_contiguous()) {
+    if (out.is_cpu() && out.scalar_type() == at::kFloat && out.is_contiguous()) {
       checkpoint.read(*source.tensor, begin, end, static_cast<float*>(out.mutable_data_ptr()));
       continue;
     }
