@@ -22,8 +22,9 @@ constexpr std::array<std::string_view, 5> kCopied = {"tokenizer.json", "tokenize
                                                      "chat_template.jinja"};
 
 bool written_by_export(const std::string& name) {
-  return std::ranges::find(kCopied, name) != kCopied.end() || name == "config.json" ||
-         name == "model.safetensors.index.json" || (name.starts_with("model") && name.ends_with(".safetensors")) ||
+  return std::ranges::find(kCopied, name) != kCopied.end() || name == "config.json" || name == "adapter_config.json" ||
+         name.starts_with("adapter_model.safetensors") || name == "model.safetensors.index.json" ||
+         (name.starts_with("model") && name.ends_with(".safetensors")) ||
          (name.starts_with("model") && name.ends_with(".safetensors.partial"));
 }
 

@@ -13,6 +13,7 @@
 #include "intarsia/base/text.h"
 #include "intarsia/checkpoint/agree.h"
 #include "intarsia/checkpoint/export_folder.h"
+#include "intarsia/formats/adapter_config.h"
 #include "intarsia/formats/json.h"
 #include "intarsia/formats/safetensors_writer.h"
 #include "intarsia/io/file.h"
@@ -109,11 +110,11 @@ class WeightFiles {
 // Gathers the flat buffers one after another; rank 0 passes each parameter's values to `use`. Collective.
 template <typename Use>
 void for_each_parameter(Engine& engine, Engine::What what, const optim::Optimizer* average, const std::string& failure,
-                        const Use& use) {
+                        bool only_trainable, const Use& use) {
   const at::NoGradGuard no_grad;
   for (std::size_t flat = 0; flat < engine.states().size(); ++flat) {
     const plan::FlatLayout& layout = *engine.states()[flat].layout;
-    if (what == Engine::What::kGradient && !layout.trainable) continue;
+    if (only_trainable && !layout.trainable) continue;
     const at::Tensor values =
         average != nullptr && layout.trainable ? average->gather_average(flat) : engine.gather(flat, what);
     all_or_none(engine.world(), failure, [&] {
@@ -125,6 +126,11 @@ void for_each_parameter(Engine& engine, Engine::What what, const optim::Optimize
   }
 }
 
+void check_dtype(DType dtype) {
+  INTARSIA_CHECK(kUnsupported, dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16, "export as ",
+                 short_name(dtype), "; fp32, bf16 and fp16 are possible");
+}
+
 }  // namespace
 
 void export_hf(Engine& engine, const formats::HfConfig& config, const std::string& directory,
@@ -134,15 +140,13 @@ void export_hf(Engine& engine, const formats::HfConfig& config, const std::strin
   std::unique_ptr<ExportFolder> folder;
   std::optional<WeightFiles> files;
   all_or_none(axis, failure, [&] {
-    INTARSIA_CHECK(kUnsupported,
-                   options.dtype == DType::kF32 || options.dtype == DType::kBF16 || options.dtype == DType::kF16,
-                   "export as ", short_name(options.dtype), "; fp32, bf16 and fp16 are possible");
+    check_dtype(options.dtype);
     if (axis.rank() != 0) return;
     folder = std::make_unique<ExportFolder>(directory, options.copy_from);
     files.emplace(folder->path(), declarations(engine.plan(), options.dtype, false), options.max_shard_bytes);
   });
   const at::ScalarType type = tensor::scalar_type(options.dtype);
-  for_each_parameter(engine, Engine::What::kMaster, options.average, failure,
+  for_each_parameter(engine, Engine::What::kMaster, options.average, failure, false,
                      [&](const std::string& name, const at::Tensor& values) { files->add(name, values.to(type)); });
   all_or_none(axis, failure, [&] {
     if (axis.rank() != 0) return;
@@ -150,6 +154,42 @@ void export_hf(Engine& engine, const formats::HfConfig& config, const std::strin
     formats::HfConfig written = config;
     written.dtype = options.dtype;
     formats::write_hf_config(folder->path(), written);
+    folder->commit();
+  });
+}
+
+void export_adapter(Engine& engine, const plan::LoraPlan& lora, const std::string& base, const std::string& directory,
+                    const ExportOptions& options) {
+  comm::Communicator& axis = engine.world();
+  const plan::ModelSpec& model = engine.plan().model;
+  const std::string failure = concat("the adapter was not exported to ", printable(directory));
+  std::unique_ptr<ExportFolder> folder;
+  std::unique_ptr<SafetensorsWriter> writer;
+  all_or_none(axis, failure, [&] {
+    check_dtype(options.dtype);
+    if (axis.rank() != 0) return;
+    folder = std::make_unique<ExportFolder>(directory, options.copy_from);
+    std::vector<TensorDecl> tensors = declarations(engine.plan(), options.dtype, true);
+    for (TensorDecl& tensor : tensors) tensor.name = plan::peft_name(model, tensor.name);
+    writer = std::make_unique<SafetensorsWriter>(SafetensorsWriter::create(
+        concat(folder->path(), "/", formats::kAdapterWeightsName), formats::layout_safetensors(std::move(tensors))));
+  });
+  const at::ScalarType type = tensor::scalar_type(options.dtype);
+  for_each_parameter(engine, Engine::What::kMaster, options.average, failure, true,
+                     [&](const std::string& name, const at::Tensor& values) {
+                       writer->write_at(writer->layout().index_of(plan::peft_name(model, name)), 0,
+                                        bytes_of(values.to(type)));
+                     });
+  all_or_none(axis, failure, [&] {
+    if (axis.rank() != 0) return;
+    writer->finish();
+    io::write_file_atomic(concat(folder->path(), "/", formats::kAdapterConfigName),
+                          formats::adapter_config_text({.r = lora.r,
+                                                        .alpha = lora.alpha,
+                                                        .scale = lora.scale(),
+                                                        .targets = lora.targets,
+                                                        .base_model = base,
+                                                        .transposed = model.family == "gpt2"}));
     folder->commit();
   });
 }
@@ -163,7 +203,7 @@ void dump_gradients(Engine& engine, double factor, const std::string& path) {
       writer = std::make_unique<SafetensorsWriter>(
           SafetensorsWriter::create(path, formats::layout_safetensors(declarations(engine.plan(), DType::kF32, true))));
   });
-  for_each_parameter(engine, Engine::What::kGradient, nullptr, failure,
+  for_each_parameter(engine, Engine::What::kGradient, nullptr, failure, true,
                      [&](const std::string& name, const at::Tensor& values) {
                        writer->write_at(writer->layout().index_of(name), 0, bytes_of(values.mul(factor)));
                      });

@@ -7,6 +7,7 @@
 #include "intarsia/base/dtype.h"
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/optim/optimizer.h"
+#include "intarsia/plan/lora.h"
 #include "intarsia/shard/engine.h"
 
 namespace intarsia::checkpoint {
@@ -28,6 +29,12 @@ struct ExportOptions {
 // `copy_from`.
 void export_hf(shard::Engine& engine, const formats::HfConfig& config, const std::string& directory,
                const ExportOptions& options);
+
+// Writes the adapters of a LoRA run as the directory that PEFT loads: adapter_config.json, adapter_model.safetensors,
+// and the copied files; `base` becomes base_model_name_or_path. The rest as export_hf; max_shard_bytes is not looked
+// at. Memory: a flat buffer of adapters in fp32.
+void export_adapter(shard::Engine& engine, const plan::LoraPlan& lora, const std::string& base,
+                    const std::string& directory, const ExportOptions& options);
 
 // Writes every trainable parameter's gradient times `factor`, in fp32 with the model's names and full shapes, to the
 // safetensors file `path`. Call between Engine::finish_window() and the update, with loss_divisor / tokens as factor:

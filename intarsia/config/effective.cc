@@ -153,6 +153,13 @@ Json param_groups(const OptimizerConfig& from) {
   return out;
 }
 
+Json lora(const LoraConfig& from) {
+  if (from.r == 0) return nullptr;
+  Json out = {{"r", from.r}, {"alpha", from.alpha}, {"dropout", from.dropout}};
+  if (!from.targets.empty()) out["targets"] = from.targets;
+  return out;
+}
+
 Json scheduler(const SchedulerConfig& from) {
   Json out = {{"source", source_word(from.source, "none")}, {"type", or_null(from.type)}};
   if (from.source == Source::kCaller) return out;
@@ -296,6 +303,7 @@ Json effective_json(const Resolved& resolved) {
   out["optimizer"] = optimizer(resolved);
   out["param_groups"] = param_groups(config.optimizer);
   out["ema"] = config.optimizer.ema_decay > 0 ? Json{{"decay", config.optimizer.ema_decay}} : Json(nullptr);
+  out["lora"] = lora(config.lora);
   out["scheduler"] = scheduler(config.scheduler);
   out["offload"] = {{"optimizer", offload(config.offload_optimizer, false)},
                     {"param", offload(config.offload_param, true)}};
@@ -357,6 +365,7 @@ Json resolved_config_json(const Resolved& resolved) {
   Json settings = run(config);
   if (!from.groups.empty()) settings["param_groups"] = param_groups(from);
   if (from.ema_decay > 0) settings["ema"] = {{"decay", from.ema_decay}};
+  if (config.lora.r > 0) settings["lora"] = lora(config.lora);
   for (const char* key : {"ranks", "out", "fresh", "dry_run", "force", "resume", "resume_with_changes"})
     settings.erase(key);
   for (auto at = settings.begin(); at != settings.end();) {

@@ -135,6 +135,32 @@ TEST(OptimizerConfig, MistakesInGroupsAreNamed) {
             "--ema.decay: a number above 0 and below 1 is expected");
 }
 
+TEST(LoraSettings, AreReadAndShown) {
+  const Resolved resolved = with(
+      R"({"train_batch_size": 4, "intarsia": {"lora": {"r": 8, "alpha": 32, "dropout": 0, "targets": ["q_proj", "o_proj"]}}})");
+  EXPECT_EQ(resolved.config.lora.r, 8);
+  EXPECT_EQ(resolved.config.lora.alpha, 32);
+  EXPECT_EQ(resolved.config.lora.targets, (std::vector<std::string>{"q_proj", "o_proj"}));
+  EXPECT_EQ(effective_json(resolved)["lora"]["alpha"], 32);
+  const Resolved again = with(resolved_config_json(resolved).dump());
+  EXPECT_EQ(resolved_config_json(again), resolved_config_json(resolved));
+  EXPECT_EQ(with("", {flag("--lora", {R"({"r": 4})"})}).config.lora.alpha, 16);
+  EXPECT_TRUE(effective_json(with(""))["lora"].is_null());
+}
+
+TEST(LoraSettings, MistakesAreNamed) {
+  const auto lora = [](const std::string& json) { return first_problem("", {flag("--lora", {json})}); };
+  EXPECT_EQ(lora("{}"), "--lora: an object with r is expected");
+  EXPECT_EQ(lora("[8]"), "--lora: an object with r is expected");
+  EXPECT_EQ(lora(R"({"r": 0})"), "--lora.r: a whole number from 1 to 65536 is expected");
+  EXPECT_EQ(lora(R"({"r": 2.5})"), "--lora.r: a whole number from 1 to 65536 is expected");
+  EXPECT_EQ(lora(R"({"r": 2, "alpha": -1})"), "--lora.alpha: a number above 0 is expected");
+  EXPECT_EQ(lora(R"({"r": 2, "dropout": 0.1})"), "--lora.dropout: dropout of adapters is not built");
+  EXPECT_EQ(lora(R"({"r": 2, "targets": "q_proj"})"), "--lora.targets: a list of names of linear layers is expected");
+  EXPECT_EQ(lora(R"({"r": 2, "targets": []})"), "--lora.targets: a list of names of linear layers is expected");
+  EXPECT_EQ(lora(R"({"r": 2, "rank": 2})"), "--lora.rank: unknown key; lora has r, alpha, dropout and targets");
+}
+
 TEST(SchedulerConfig, HuggingFacesParametersAreReadByTheirNames) {
   const auto scheduler = [](const char* type, const char* params) {
     return with("", {flag("--lr", {"0.01"}), flag("--steps", {"100"}), flag("--schedule", {type}),

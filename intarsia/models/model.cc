@@ -31,18 +31,21 @@ class AutocastModel final : public Model {
   c10::DeviceType device_;
 };
 
-std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan) {
+std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan, double lora_scale) {
   const std::vector<std::string> known = formats::known_model_types();
   INTARSIA_CHECK(kUnsupported, std::ranges::find(known, config.model_type) != known.end(), "model_type \"",
                  printable(config.model_type), "\" is not supported; supported: ", join(known));
-  if (config.model_type == "gpt2") return std::make_unique<gpt2::Gpt2>(config, plan.model, plan.recompute);
-  return std::make_unique<llama::Llama>(config, plan.model, plan.recompute);
+  if (config.model_type == "gpt2") return std::make_unique<gpt2::Gpt2>(config, plan.model, plan.recompute, lora_scale);
+  return std::make_unique<llama::Llama>(config, plan.model, plan.recompute, lora_scale);
 }
 
 }  // namespace
 
-std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan) {
-  std::unique_ptr<Model> model = make_family(config, plan);
+std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan,
+                                  const plan::LoraPlan& lora) {
+  INTARSIA_INVARIANT((lora.r > 0) == plan::has_adapters(plan.model), "adapters of rank ", lora.r,
+                     " do not belong to these parameters");
+  std::unique_ptr<Model> model = make_family(config, plan, lora.scale());
   if (!plan.autocast) return model;
   return std::make_unique<AutocastModel>(std::move(model), *plan.autocast, tensor::device_type(plan.device));
 }

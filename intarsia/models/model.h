@@ -8,6 +8,7 @@
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/nn/parameters.h"
 #include "intarsia/nn/unit_events.h"
+#include "intarsia/plan/lora.h"
 #include "intarsia/plan/run_plan.h"
 
 namespace intarsia::models {
@@ -29,9 +30,11 @@ class Model {
   }
 };
 
-// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast.
+// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast. `lora`
+// gives the factor of adapters, if plan.model has any.
 // Errors: kUnsupported for an unknown family.
-std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan);
+std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan,
+                                  const plan::LoraPlan& lora = {});
 
 // Sum of -log softmax(logits[b, t - 1])[labels[b, t]] over all t >= 1 with labels[b, t] != -100, in fp32.
 // Shapes: logits [B, T, V], labels [B, T] int64, there or on the CPU -> scalar fp32, where logits are.

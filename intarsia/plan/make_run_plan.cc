@@ -5,9 +5,11 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/adapter_config.h"
 #include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/plan/arch/gpt2.h"
 #include "intarsia/plan/arch/llama.h"
+#include "intarsia/plan/lora.h"
 #include "intarsia/plan/name_pattern.h"
 #include "intarsia/plan/optimizer_of_config.h"
 #include "intarsia/plan/optimizer_states.h"
@@ -131,6 +133,9 @@ ModelSource find_model(const std::string& model) {
   std::filesystem::path path(model);
   if (path.filename().empty()) path = path.parent_path();
   source.name = path.filename().string();
+  INTARSIA_CHECK(kUsage, !formats::is_adapter_directory(path.string()), "--model ", printable(model),
+                 " is a LoRA adapter, not a model; eval and generate take --model BASE --adapter ", printable(model),
+                 ", intarsia convert ", printable(model), " NEW --model BASE merges the two");
   const bool is_file = std::filesystem::is_regular_file(path);
   if (is_file || (std::filesystem::is_directory(path) && formats::needs_reader(path.string()))) {
     const std::optional<std::string> folder = formats::find_config_folder(path.string());
@@ -177,7 +182,11 @@ RunPlan make_run_plan(const config::TrainConfig& config, const formats::HfConfig
   for (const auto& [key, probability] : model.dropout)
     INTARSIA_CHECK(kUnsupported, false, "the model's \"", key, "\" is ", probability,
                    ": dropout is not supported; set it to 0 in its config.json to train without");
-  return make_run_plan(config, model_spec(model), seq_len, steps);
+  INTARSIA_CHECK(kConfig, config.lora.r == 0 || config.run.freeze.empty(), "--freeze ", join(config.run.freeze, " "),
+                 " with --lora: LoRA freezes all of the model's own parameters; leave --freeze out");
+  ModelSpec spec = model_spec(model);
+  add_lora(config.lora, spec);
+  return make_run_plan(config, std::move(spec), seq_len, steps);
 }
 
 RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::int64_t seq_len, std::int64_t steps) {

@@ -126,6 +126,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   const std::int64_t steps = config.run.steps > 0 ? config.run.steps : data::planned_updates(job.sampler);
   config::settle_length(config.scheduler, steps);
   job.plan = plan::make_run_plan(config, model.config, job.dataset->seq_len(), steps);
+  job.lora = plan::lora_plan(config.lora, job.plan.model);
   if (job.plan.reproducible) {
     job.sampler.micro_batch = job.plan.micro_batch;
     job.sampler.accumulation = job.plan.accumulation;
@@ -135,11 +136,22 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   return job;
 }
 
-std::unique_ptr<plan::WeightSource> open_weights(const plan::ModelSource& model, const plan::RunPlan& plan) {
+namespace {
+
+std::unique_ptr<plan::WeightSource> open_own_weights(const plan::ModelSource& model, const plan::RunPlan& plan) {
   if (model.directory.empty()) return std::make_unique<plan::RandomWeights>(plan.seed);
+  const plan::ModelSpec own = plan::without_adapters(plan.model);
   if (!model.weights.empty())
-    return std::make_unique<plan::CheckpointWeights>(formats::open_checkpoint(model.weights), plan.model);
-  return std::make_unique<plan::DirectoryWeights>(model.directory, plan.model);
+    return std::make_unique<plan::CheckpointWeights>(formats::open_checkpoint(model.weights), own);
+  return std::make_unique<plan::DirectoryWeights>(model.directory, own);
+}
+
+}  // namespace
+
+std::unique_ptr<plan::WeightSource> open_weights(const plan::ModelSource& model, const plan::RunPlan& plan) {
+  auto weights = open_own_weights(model, plan);
+  if (!plan::has_adapters(plan.model)) return weights;
+  return std::make_unique<plan::LoraWeights>(std::move(weights), plan.seed);
 }
 
 Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
@@ -150,7 +162,7 @@ Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
                                      .name = ""},
                                     job.plan);
   assembly.engine = std::make_unique<shard::Engine>(job.plan, axes, *weights);
-  assembly.model = models::make_model(job.model, job.plan);
+  assembly.model = models::make_model(job.model, job.plan, job.lora);
   assembly.optimizer = optim::make_optimizer(job.plan, assembly.engine->states(), axes.world);
   assembly.loss_scale = std::make_unique<optim::LossScale>(job.plan.loss_scale);
   return assembly;

@@ -30,6 +30,17 @@ std::string recompute_words(const plan::RunPlan& plan) {
   return words.empty() ? words : ", recomputed: " + words;
 }
 
+std::string count(std::int64_t value);
+
+// A line for adapters; empty without.
+std::string lora_line(const TrainJob& job) {
+  if (job.lora.r == 0) return "";
+  std::int64_t trained = 0;
+  for (const plan::ParamSpec& param : job.plan.model.params) trained += param.frozen ? 0 : param.numel();
+  return concat("adapters   LoRA of rank ", job.lora.r, ", alpha ", shortest(job.lora.alpha), ", on ",
+                join(job.lora.targets), ": ", count(trained), " parameters are trained\n");
+}
+
 std::string count(std::int64_t value) {
   if (value >= 1'000'000'000) return fixed(static_cast<double>(value) / 1e9, 2) + "B";
   if (value >= 1'000'000) return fixed(static_cast<double>(value) / 1e6, 2) + "M";
@@ -117,8 +128,8 @@ std::string Console::banner_text(const TrainJob& job, const std::string& run, co
   out << "model      " << job.run_name << " (" << plan.model.family << ")"
       << ", " << count(plan.model.numel()) << " parameters"
       << (job.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
-      << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend << "), ZeRO "
-      << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype)
+      << lora_line(job) << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend
+      << "), ZeRO " << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype)
       << (plan.autocast ? concat(" (autocast ", short_name(*plan.autocast), ")") : "") << ", " << plan.threads
       << " thread" << (plan.threads > 1 ? "s" : "") << " a rank" << recompute_words(plan) << "\n"
       << "data       " << job.dataset->summary().describe(job.dataset->num_samples(), job.dataset->seq_len()) << "\n"

@@ -11,6 +11,7 @@
 #include "intarsia/formats/chat_format.h"
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/formats/tokenizer.h"
+#include "intarsia/plan/lora.h"
 #include "intarsia/plan/run_plan.h"
 #include "intarsia/train/monitors.h"
 
@@ -51,6 +52,7 @@ struct SampleOptions {
 
 struct TrainJob {
   plan::RunPlan plan;
+  plan::LoraPlan lora;  // of the adapters in plan.model, if there are any
   formats::HfConfig model;
   std::string model_directory;  // empty: a preset
   std::string weights;          // a peer's checkpoint or a file with the weights; empty: they are in model_directory

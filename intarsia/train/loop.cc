@@ -78,6 +78,7 @@ class Loop {
   void settle_save(bool wait);
   void without_stopping(std::int64_t step, const std::function<void()>& save);
   RunEnd finish(bool stopped);
+  std::string base_name() const { return job_.model_directory.empty() ? job_.run_name : job_.model_directory; }
   std::string path(const char* name) const { return (fs::path(run_) / name).string(); }
 
   const TrainJob& job_;
@@ -354,8 +355,11 @@ void Loop::without_stopping(std::int64_t step, const std::function<void()>& save
 }
 
 void Loop::export_model(const char* name, const optim::Optimizer* average) {
-  checkpoint::export_hf(*assembly_.engine, job_.model, path(name),
-                        {.dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory, .average = average});
+  checkpoint::ExportOptions options{
+      .dtype = job_.plan.compute_dtype, .copy_from = job_.model_directory, .average = average};
+  if (job_.lora.r == 0) return checkpoint::export_hf(*assembly_.engine, job_.model, path(name), options);
+  options.dtype = DType::kF32;  // small, and as exact as the masters
+  checkpoint::export_adapter(*assembly_.engine, job_.lora, job_.model_directory, path(name), options);
 }
 
 RunEnd Loop::finish(bool stopped) {
@@ -379,7 +383,8 @@ RunEnd Loop::finish(bool stopped) {
         "\n  model       ", path("model"), averaged ? concat("\n  average     ", path("model-ema")) : "",
         job_.loop.save_best ? concat("\n  best        ", path("best"), ", evaluation loss ", shortest(history_.best()))
                             : "",
-        "\n  try it      intarsia generate --model ", path("model"), " --prompt \"...\"",
+        "\n  try it      intarsia generate --model ",
+        job_.lora.r > 0 ? concat(base_name(), " --adapter ", path("model")) : path("model"), " --prompt \"...\"",
         job_.plan.schedule.ends_with_the_run() ? "" : "\n  go on       the same command with more --steps"));
   return RunEnd::kDone;
 }

@@ -31,6 +31,7 @@ struct Case {
   std::optional<std::int64_t> checkpoints{};
   std::int64_t batch = 1, length = 128, accumulation = 1;
   bool isolated = false;  // two documents a sample
+  config::LoraConfig lora{};
 };
 
 struct Measured {
@@ -52,6 +53,7 @@ inline plan::RunPlan plan_of(const Case& c) {
   config.precision = c.dtype == DType::kF32 ? config::Precision::kFp32 : config::Precision::kBf16;
   config.batch.micro_batch_size = c.batch;
   config.batch.accumulation = c.accumulation;
+  config.lora = c.lora;
   plan::RunPlan plan = plan::make_run_plan(config, c.model, c.length, 1);
   plan.overlap = c.overlap;
   return plan;
@@ -68,6 +70,7 @@ inline Measured measure(const Case& c) {
   job.model = c.model;
   job.random_weights = true;
   job.plan = plan_of(c);
+  job.lora = plan::lora_plan(c.lora, job.plan.model);
   Measured result;
   result.replay = plan::replay_step(job.plan, c.model, c.isolated);
   std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(c.ranks));

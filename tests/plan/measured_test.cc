@@ -153,6 +153,34 @@ TEST(MeasuredPeak, IsPredictedForIsolatedDocuments) {
   expect_peaks(c);
 }
 
+TEST(MeasuredPeak, IsPredictedForAdapters) {
+  Case c = kDeep;
+  c.lora = {
+      .r = 8, .alpha = 16, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  expect_peaks(c);
+  c.recompute = config::Recompute::kSelective;
+  expect_peak(c);
+  c.recompute = config::Recompute::kNone;
+  c.lora = {.r = 4, .alpha = 4, .targets = {}};
+  expect_peaks(c);
+  c.model = gpt2_of(128, 6, 256);
+  expect_peaks(c);
+}
+
+TEST(MeasuredPeak, IsPredictedForAdaptersWhereStatesDecide) {
+  Case c = kStates;
+  c.lora = {.r = 8, .alpha = 16, .targets = {"q_proj", "down_proj"}};
+  c.model.tie_word_embeddings = true;
+  c.dtype = DType::kBF16;
+  c.ranks = 2;
+  for (const int stage : {0, 1, 2, 3}) {
+    c.stage = stage;
+    expect_peak(c);
+  }
+  c.copy = true;
+  expect_peak(c);
+}
+
 struct Way {
   const char* name;
   bool copy, overlap, no_sync;

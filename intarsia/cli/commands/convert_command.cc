@@ -9,8 +9,10 @@
 #include "intarsia/base/text.h"
 #include "intarsia/cli/commands/byte_progress.h"
 #include "intarsia/cli/commands/checkpoint_commands.h"
+#include "intarsia/cli/commands/merge_adapter.h"
 #include "intarsia/cli/commands/run_app.h"
 #include "intarsia/cli/commands/stop_signal.h"
+#include "intarsia/formats/adapter_config.h"
 #include "intarsia/formats/gguf/gguf_to_hf.h"
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/formats/peers/open_checkpoint.h"
@@ -24,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::string source, destination, to = "hf", dtype = "fp32", model, optimizer_state;
+  std::string source, destination, to = "hf", dtype, model, optimizer_state;
 };
 
 DType dtype_of(const std::string& word) {
@@ -101,7 +103,22 @@ int convert_checkpoint(const Arguments& arguments, const OpenCheckpoint& open) {
   return 0;
 }
 
-int run(const Arguments& arguments, const OpenCheckpoint& open) {
+int convert_adapter(const Arguments& arguments) {
+  INTARSIA_CHECK(kUsage, arguments.optimizer_state.empty(), "convert ", printable(arguments.source),
+                 ": an adapter has no optimizer state; leave out --optimizer-state");
+  Pass pass;
+  const std::optional<DType> dtype = arguments.dtype.empty() ? std::nullopt : std::optional(dtype_of(arguments.dtype));
+  const MergedModel merged =
+      merge_adapter(arguments.source, arguments.model, arguments.destination, dtype, std::ref(pass));
+  pass.end();
+  log_note(concat("wrote ", arguments.destination, ": ", merged.tensors, " tensors, the adapter merged into ",
+                  merged.layers, " of them"));
+  return 0;
+}
+
+int run(Arguments arguments, const OpenCheckpoint& open) {
+  if (formats::is_adapter_directory(arguments.source)) return convert_adapter(arguments);
+  if (arguments.dtype.empty()) arguments.dtype = "fp32";
   if (!arguments.source.ends_with(".gguf")) return convert_checkpoint(arguments, open);
   INTARSIA_CHECK(
       kUsage, arguments.model.empty() && arguments.optimizer_state.empty(), "convert ", printable(arguments.source),
@@ -116,16 +133,19 @@ int convert_command(int argc, char** argv, const OpenCheckpoint& open) {
       "Writes a model in another format.\n"
       "SRC is a checkpoint of DeepSpeed (ZeRO-1, 2, 3, universal), of PyTorch (DCP of FSDP1 and FSDP2, Accelerate,\n"
       "torchtitan; FULL_STATE_DICT), of Intarsia (also a RUN), a Hugging Face model or a file of weights, or a GGUF\n"
-      "file (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q6_K). DST is a new folder, which becomes a Hugging Face directory:\n"
-      "config.json, model.safetensors, tokenizer.json.",
+      "file (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q6_K), or a LoRA adapter (a PEFT directory), which is merged into "
+      "--model.\n"
+      "DST is a new folder, which becomes a Hugging Face directory: config.json, model.safetensors, tokenizer.json.",
       "intarsia convert");
   Arguments arguments;
   app.add_option("SRC", arguments.source, "what to read")->required()->type_name("");
   app.add_option("DST", arguments.destination, "where to write")->required()->type_name("");
   app.add_option("--to", arguments.to, "format to write: hf [hf]")->check(CLI::IsMember({"hf"}));
-  app.add_option("--dtype", arguments.dtype, "of the weights: fp32 (exact), bf16 or fp16 [fp32]")
+  app.add_option("--dtype", arguments.dtype,
+                 "of the weights: fp32, bf16 or fp16 [fp32; merged with an adapter: as in the model]")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  app.add_option("--model", arguments.model, "the model's config.json, or its folder [beside SRC, or up to two above]")
+  app.add_option("--model", arguments.model,
+                 "the model's config.json, or its folder [beside SRC, or up to two above]; of an adapter the model")
       ->type_name("");
   app.add_option("--optimizer-state", arguments.optimizer_state,
                  "also write the optimizer's state to this file: exp_avg.NAME, exp_avg_sq.NAME, fp32")

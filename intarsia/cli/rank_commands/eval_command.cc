@@ -92,7 +92,7 @@ int eval_command(int argc, char** argv) {
   const auto dataset = data::open_dataset(data_options);
 
   return run_ranks(source, plan, launch::Bind::kNone, [&](const comm::DataAxes& axes) {
-    const auto weights = train::open_weights(model, plan);
+    const auto weights = arguments.open_weights(model, plan);
     shard::Engine engine(plan, axes, *weights);
     const auto network = models::make_model(model.config, plan);
     std::optional<LogitsFile> file;

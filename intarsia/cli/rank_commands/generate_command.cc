@@ -40,7 +40,7 @@ int generate_command(int argc, char** argv) {
 
   return run_ranks({}, plan, launch::Bind::kNone, [&](const comm::DataAxes& axes) {
     train::catch_stop_signals();
-    const auto weights = train::open_weights(model, plan);
+    const auto weights = arguments.open_weights(model, plan);
     shard::Engine engine(plan, axes, *weights);
     const auto network = models::make_model(model.config, plan);
     const std::vector<std::int32_t> ids = tokenizer->encode(prompt, true);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 
 #include "intarsia/base/dtype.h"
@@ -12,6 +13,7 @@ namespace intarsia::cli {
 
 struct InferenceArguments {
   std::string model;
+  std::string adapter;
   std::string dtype = "fp32";
   int ranks = 0;
   int threads = 0;
@@ -21,6 +23,9 @@ struct InferenceArguments {
   void add_to(CLI::App& app);
   // Errors: kUsage for another word.
   DType compute_dtype() const;
+  // The model's weights, with the adapter merged in where one is given. Errors: those of train::open_weights and
+  // plan::MergedWeights.
+  std::unique_ptr<plan::WeightSource> open_weights(const plan::ModelSource& source, const plan::RunPlan& plan) const;
 };
 
 // Parses; returns true when help was printed. Errors: kUsage.

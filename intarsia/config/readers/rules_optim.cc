@@ -1,4 +1,4 @@
-// The optimizer: its type and parameters, groups of parameters, the moving average.
+// The optimizer: its type and parameters, groups of parameters, the moving average; adapters.
 #include <algorithm>
 #include <cmath>
 
@@ -238,6 +238,50 @@ void read_ema(Draft& draft) {
   draft.result.config.optimizer.ema_decay = *number;
 }
 
+void read_targets(const formats::JsonValue& from, JsonSetting& setting, LoraConfig& lora) {
+  const char* const wanted = "a list of names of linear layers is expected";
+  if (from.kind != Kind::kArray || from.items.empty())
+    return setting.wrong(".targets", from, wanted, "[\"q_proj\", \"v_proj\"]");
+  for (const formats::JsonValue& item : from.items) {
+    if (item.kind != Kind::kString || item.text.empty())
+      return setting.wrong(".targets", item, wanted, "[\"q_proj\", \"v_proj\"]");
+    lora.targets.push_back(item.text);
+  }
+}
+
+void read_lora(Draft& draft) {
+  JsonSetting setting("lora", draft);
+  if (setting.value() == nullptr) return;
+  LoraConfig& lora = draft.result.config.lora;
+  const formats::JsonMember* rank = setting.value()->find("r");
+  if (rank == nullptr)
+    return setting.wrong("", *setting.value(), "an object with r is expected", "{\"r\": 16, \"alpha\": 32}");
+  for (const formats::JsonMember& member : setting.value()->members) {
+    const formats::JsonValue& value = member.value;
+    if (member.key == "r") {
+      const std::optional<std::int64_t> r = value.as_integer();
+      if (!r || *r < 1 || *r > 65536)
+        setting.wrong(".r", value, "a whole number from 1 to 65536 is expected", "16");
+      else
+        lora.r = *r;
+    } else if (member.key == "alpha") {
+      const std::optional<double> alpha = value.as_number();
+      if (!alpha || !std::isfinite(*alpha) || *alpha <= 0)
+        setting.wrong(".alpha", value, "a number above 0 is expected", "16");
+      else
+        lora.alpha = *alpha;
+    } else if (member.key == "dropout") {
+      const std::optional<double> dropout = value.as_number();
+      if (!dropout || *dropout != 0) setting.wrong(".dropout", value, "dropout of adapters is not built", "0");
+    } else if (member.key == "targets") {
+      read_targets(value, setting, lora);
+    } else {
+      setting.wrong(concat(".", member.key), value, "unknown key; lora has r, alpha, dropout and targets",
+                    nearest(member.key, {"r", "alpha", "dropout", "targets"}).value_or(""));
+    }
+  }
+}
+
 }  // namespace
 
 const TypeSpec* section_type(const char* section, Draft& draft) {
@@ -270,6 +314,7 @@ void resolve_optimizer(Draft& draft) {
   }
   read_groups(draft);
   read_ema(draft);
+  read_lora(draft);
 }
 
 }  // namespace intarsia::config

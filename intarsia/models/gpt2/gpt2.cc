@@ -20,34 +20,32 @@ at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 }  // namespace
 
-Gpt2::Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute)
-    : config_(config), recompute_(recompute) {
+Gpt2::Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
+           double lora_scale)
+    : config_(config), recompute_(recompute), lora_scale_(lora_scale) {
   const std::string& prefix = config.tensor_prefix;
-  const auto pair = [&](const std::string& name) {
-    return Pair{param_of(spec, name + ".weight"), param_of(spec, name + ".bias")};
-  };
   embed_ = param_of(spec, prefix + "wte.weight");
   positions_ = param_of(spec, prefix + "wpe.weight");
   embed_unit_ = unit_of(spec, embed_);
-  norm_ = pair(prefix + "ln_f");
+  norm_ = linear_of(spec, prefix + "ln_f");
   head_unit_ = unit_of(spec, norm_.weight);
   head_ = param_of(spec, "lm_head.weight");
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const std::string name = prefix + "h." + std::to_string(i);
     Block block{};
-    block.norm_1 = pair(name + ".ln_1");
-    block.attention = pair(name + ".attn.c_attn");
-    block.attention_out = pair(name + ".attn.c_proj");
-    block.norm_2 = pair(name + ".ln_2");
-    block.up = pair(name + ".mlp.c_fc");
-    block.down = pair(name + ".mlp.c_proj");
+    block.norm_1 = linear_of(spec, name + ".ln_1");
+    block.attention = linear_of(spec, name + ".attn.c_attn");
+    block.attention_out = linear_of(spec, name + ".attn.c_proj");
+    block.norm_2 = linear_of(spec, name + ".ln_2");
+    block.up = linear_of(spec, name + ".mlp.c_fc");
+    block.down = linear_of(spec, name + ".mlp.c_proj");
     block.unit = unit_of(spec, block.norm_1.weight);
     block.name = name;
     blocks_.push_back(block);
   }
 }
 
-at::Tensor Gpt2::layer_norm(const nn::Parameters& parameters, const Pair& at, const at::Tensor& x) const {
+at::Tensor Gpt2::layer_norm(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const {
   return at::layer_norm(x, {config_.hidden_size}, parameters.leaf(at.weight), parameters.leaf(at.bias),
                         config_.norm_eps);
 }
@@ -55,8 +53,9 @@ at::Tensor Gpt2::layer_norm(const nn::Parameters& parameters, const Pair& at, co
 at::Tensor Gpt2::block_forward(const nn::Parameters& parameters, const Block& block, const at::Tensor& mask,
                                const at::Tensor& x_BTH) const {
   const std::int64_t batch = x_BTH.size(0), length = x_BTH.size(1);
-  const auto apply = [&](const Pair& at, const at::Tensor& x) {
-    return conv1d(x, parameters.leaf(at.weight), parameters.leaf(at.bias));
+  const auto apply = [&](const Linear& at, const at::Tensor& x) {
+    return with_adapter(parameters, at, lora_scale_, x,
+                        conv1d(x, parameters.leaf(at.weight), parameters.leaf(at.bias)));
   };
   const at::Tensor mixed = apply(block.attention, layer_norm(parameters, block.norm_1, x_BTH));
   const auto qkv = mixed.split(config_.hidden_size, -1);

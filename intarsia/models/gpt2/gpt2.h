@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/models/linear.h"
 #include "intarsia/models/model.h"
 
 namespace intarsia::models::gpt2 {
@@ -15,27 +16,26 @@ namespace intarsia::models::gpt2 {
 // reads the token embedding's second leaf inside another entry of the embeddings' unit.
 class Gpt2 final : public Model {
  public:
-  Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute);
+  Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
+       double lora_scale = 0);
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override;
 
  private:
-  struct Pair {  // indices of a weight and its bias
-    int weight, bias;
-  };
   struct Block {
     int unit;
-    Pair norm_1, attention, attention_out, norm_2, up, down;
+    Linear norm_1, attention, attention_out, norm_2, up, down;
     std::string name;
   };
   at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const at::Tensor& mask,
                            const at::Tensor& x_BTH) const;
-  at::Tensor layer_norm(const nn::Parameters& parameters, const Pair& at, const at::Tensor& x) const;
+  at::Tensor layer_norm(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const;
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;
+  double lora_scale_;
   int embed_, positions_, embed_unit_;
-  Pair norm_;
+  Linear norm_;
   int head_unit_;
   int head_;  // parameter of the head: lm_head.weight, or the embedding when tied
   std::vector<Block> blocks_;

@@ -23,9 +23,11 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 
 }  // namespace
 
-Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute)
+Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
+             double lora_scale)
     : config_(config),
       recompute_(recompute),
+      lora_scale_(lora_scale),
       embed_(param_of(spec, "model.embed_tokens.weight")),
       embed_unit_(unit_of(spec, embed_)),
       norm_(param_of(spec, "model.norm.weight")),
@@ -34,9 +36,7 @@ Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const std::string prefix = "model.layers." + std::to_string(i) + ".";
     const auto at = [&](const char* name) { return param_of(spec, prefix + name + ".weight"); };
-    const auto linear = [&](const char* name) {
-      return Linear{at(name), param_or_none(spec, prefix + name + ".bias")};
-    };
+    const auto linear = [&](const char* name) { return linear_of(spec, prefix + name); };
     Block block{};
     block.input_norm = at("input_layernorm");
     block.unit = unit_of(spec, block.input_norm);
@@ -93,8 +93,9 @@ at::Tensor Llama::rms_norm(const at::Tensor& x, const at::Tensor& weight) const 
 }
 
 at::Tensor Llama::linear(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const {
-  if (at.bias == kNoParam) return at::linear(x, parameters.leaf(at.weight));
-  return at::linear(x, parameters.leaf(at.weight), parameters.leaf(at.bias));
+  const at::Tensor y = at.bias == kNoParam ? at::linear(x, parameters.leaf(at.weight))
+                                           : at::linear(x, parameters.leaf(at.weight), parameters.leaf(at.bias));
+  return with_adapter(parameters, at, lora_scale_, x, y);
 }
 
 at::Tensor Llama::attention(const nn::Parameters& parameters, const Block& block, const Places& places,

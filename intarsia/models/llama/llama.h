@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/models/linear.h"
 #include "intarsia/models/model.h"
 
 namespace intarsia::models::llama {
@@ -15,14 +16,12 @@ namespace intarsia::models::llama {
 // second leaf inside another entry of the embedding's unit.
 class Llama final : public Model {
  public:
-  Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute);
+  Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
+        double lora_scale = 0);
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override;
 
  private:
-  struct Linear {  // indices of parameters; bias may be kNoParam
-    int weight, bias;
-  };
   struct Block {
     int unit, input_norm, post_norm;
     int q_norm, k_norm;  // kNoParam without
@@ -46,6 +45,7 @@ class Llama final : public Model {
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;
+  double lora_scale_;
   int embed_, embed_unit_, norm_, head_unit_;
   int head_;  // parameter of the head: lm_head.weight, or the embedding when tied
   std::vector<Block> blocks_;

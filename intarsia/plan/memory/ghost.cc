@@ -270,12 +270,13 @@ Ghost GhostTape::linear(const Ghost& x, const Ghost& weight, std::int64_t rows, 
   if (!taken) count(Work::Kind::kMatmul, flops, bytes);
   if (products_ != nullptr && !take_products_) products_->push_back(saved(out));
   return record(std::move(out), {x, weight, bias},
-                [this, x = saved(x), bias_needs = bias.needs_grad(), weight_numel = weight.numel,
-                 x_needs = x.needs_grad(), weight_needs = weight.needs_grad(), flops, bytes](const Ghost& grad) {
+                [this, kept = weight.needs_grad() ? saved(x) : Ghost{}, x_numel = x.numel,
+                 bias_needs = bias.needs_grad(), weight_numel = weight.numel, x_needs = x.needs_grad(),
+                 weight_needs = weight.needs_grad(), flops, bytes](const Ghost& grad) {
                   Gradients grads(3);
                   if (bias_needs) grads[2] = grad;  // summed over rows as it is handed on
                   if (x_needs) {
-                    grads[0] = empty(x.numel, grad.dtype);
+                    grads[0] = empty(x_numel, grad.dtype);
                     count(Work::Kind::kMatmul, flops, bytes);
                   }
                   if (weight_needs) {

@@ -74,6 +74,7 @@ class GhostTape {
   // Element by element, `b` may be broadcast to `a`. Saves what the other side's gradient needs.
   Ghost mul(const Ghost& a, const Ghost& b);
   Ghost neg(const Ghost& x);
+  Ghost scale(const Ghost& x) { return neg(x); }  // by a number: makes the same, saves nothing
   // The first `numel` elements; backward makes a whole tensor of zeros and copies into it.
   Ghost slice(const Ghost& x, std::int64_t numel);
   // A copy of what a view shows (reshape of something that is not contiguous).

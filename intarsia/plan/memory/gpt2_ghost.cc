@@ -42,8 +42,7 @@ class GhostGpt2 final : public GhostModel {
                                                      .masked = batch_.isolated});
     const Ghost attended = tape_.add(x, linear(name + "attn.c_proj", mixed));
     const Ghost hidden = tape_.gelu(linear(name + "mlp.c_fc", layer_norm(attended, name + "ln_2")));
-    tape_.set_stopped(stops);
-    const Ghost out = tape_.add(attended, linear(name + "mlp.c_proj", hidden));
+    const Ghost out = tape_.add(attended, linear(name + "mlp.c_proj", hidden, stops));
     tape_.set_stopped(false);
     return out;
   }

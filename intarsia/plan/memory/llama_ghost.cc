@@ -75,8 +75,7 @@ class GhostLlama final : public GhostModel {
     const Ghost normed = norm(attended, "post_attention_layernorm.weight");
     const Ghost gated =
         tape_.mul(tape_.silu(linear(name(layer, "mlp.gate_proj"), normed)), linear(name(layer, "mlp.up_proj"), normed));
-    tape_.set_stopped(stops);
-    const Ghost out = tape_.add(attended, linear(name(layer, "mlp.down_proj"), gated));
+    const Ghost out = tape_.add(attended, linear(name(layer, "mlp.down_proj"), gated, stops));
     tape_.set_stopped(false);
     return out;
   }

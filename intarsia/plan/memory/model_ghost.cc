@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "intarsia/base/error.h"
+#include "intarsia/plan/lora.h"
 
 namespace intarsia::plan {
 
@@ -27,9 +28,14 @@ Ghost GhostModel::leaf(int index) {
   return tape_.weight(spec(index).numel(), plan_.compute_dtype, std::move(take));
 }
 
-Ghost GhostModel::linear(const std::string& name, const Ghost& x) {
-  const std::optional<int> bias = plan_.model.find(name + ".bias");
-  return tape_.linear(x, leaf(name + ".weight"), rows_, bias ? leaf(*bias) : Ghost{});
+Ghost GhostModel::linear(const std::string& name, const Ghost& x, bool stops) {
+  const std::optional<int> bias = plan_.model.find(name + ".bias"), a = plan_.model.find(lora_a_name(name));
+  tape_.set_stopped(stops && !a);
+  const Ghost y = tape_.linear(x, leaf(name + ".weight"), rows_, bias ? leaf(*bias) : Ghost{});
+  if (!a) return y;
+  const Ghost inner = tape_.scale(tape_.linear(x, leaf(*a), rows_));
+  tape_.set_stopped(stops);
+  return tape_.add(y, tape_.linear(inner, leaf(lora_b_name(name)), rows_));
 }
 
 Ghost GhostModel::head_of(const Ghost& x, int index) {

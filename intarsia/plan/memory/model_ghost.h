@@ -63,8 +63,9 @@ class GhostModel {
   int param(const std::string& name) const;
   Ghost leaf(const std::string& name) { return leaf(param(name)); }
   Ghost leaf(int index);
-  // x [rows, in] by the weight `name`.weight, and `name`.bias where the model has one.
-  Ghost linear(const std::string& name, const Ghost& x);
+  // x [rows, in] by the weight `name`.weight, and `name`.bias and an adapter where the model has them. `stops`: as of
+  // block(), whose last product is this one's.
+  Ghost linear(const std::string& name, const Ghost& x, bool stops = false);
 
   GhostTape& tape_;
   const formats::HfConfig& config_;

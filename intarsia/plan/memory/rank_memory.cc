@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intarsia/base/error.h"
+#include "intarsia/plan/lora.h"
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/plan/memory/model_ghost.h"
 #include "intarsia/plan/optimizer_states.h"
@@ -144,11 +145,14 @@ class GhostEngine final : public GhostEvents {
       if (copied_) grow_ring();
       if (!whole_grads_) free_buffers_.push_back(new_buffer(largest_flat));
     }
-    // A flat buffer in fp32, the piece it is gathered from, and one parameter.
+    // A flat buffer in fp32, the piece it is gathered from, and one parameter; of a run with adapters only those.
+    const bool adapters = has_adapters(plan_.model);
+    const std::int64_t gathered = adapters ? largest_flat : largest_unit;
     std::int64_t largest_param = 0;
-    for (const ParamSpec& param : plan_.model.params) largest_param = std::max(largest_param, param.numel());
+    for (const ParamSpec& param : plan_.model.params)
+      if (!adapters || is_adapter(param)) largest_param = std::max(largest_param, param.numel());
     replay_.export_peak =
-        ledger_.total() + 4 * largest_unit + 4 * largest_unit / plan_.ranks + compute_size_ * largest_param;
+        ledger_.total() + 4 * gathered + 4 * gathered / plan_.ranks + (adapters ? 4 : compute_size_) * largest_param;
   }
 
   void grow_ring() {

@@ -1,0 +1,35 @@
+// A linear layer's parameters, and its adapter where the plan has one. Internal to models.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "intarsia/models/spec_index.h"
+#include "intarsia/nn/parameters.h"
+#include "intarsia/plan/lora.h"
+
+namespace intarsia::models {
+
+// Indices of parameters; all but the weight may be kNoParam.
+struct Linear {
+  int weight = kNoParam, bias = kNoParam, lora_a = kNoParam, lora_b = kNoParam;
+};
+
+inline Linear linear_of(const plan::ModelSpec& spec, const std::string& layer) {
+  return {.weight = param_of(spec, layer + ".weight"),
+          .bias = param_or_none(spec, layer + ".bias"),
+          .lora_a = param_or_none(spec, plan::lora_a_name(layer)),
+          .lora_b = param_or_none(spec, plan::lora_b_name(layer))};
+}
+
+// y + scale B (A x), or y where the layer has no adapter. Shapes: x [..., in], y [..., out].
+// The factor is on A x, the smallest of the products. Source: LoRA (arXiv 2106.09685), section 4.1.
+inline at::Tensor with_adapter(const nn::Parameters& parameters, const Linear& at, double scale, const at::Tensor& x,
+                               const at::Tensor& y) {
+  if (at.lora_a == kNoParam) return y;
+  const at::Tensor inner = at::linear(x, parameters.leaf(at.lora_a)) * scale;
+  return y + at::linear(inner, parameters.leaf(at.lora_b));
+}
+
+}  // namespace intarsia::models
