@@ -213,5 +213,34 @@ TEST(Engine, FrozenParametersHaveNoGradientMemory) {
   });
 }
 
+// What a pass without backward had gathered ahead is of the weights before the update.
+TEST(Engine, AGatherAheadOfAnUpdateIsForgotten) {
+  plan::RunPlan plan;
+  plan.model.units = {{.name = "first", .params = {0}}, {.name = "second", .params = {1}}};
+  plan.model.params = {{.name = "a", .shape = {1024}, .init = plan::Init::kOnes},
+                       {.name = "b", .shape = {1024}, .unit = 1, .init = plan::Init::kOnes}};
+  plan.ranks = 2;
+  plan.stage = 3;
+  plan.placement = plan::placement_of_stage(3);
+  plan.flats = plan::layout_units(plan.model, 2);
+  plan.seq_len = 1;
+  plan.overlap = true;
+  run({2, 3, true}, plan, [](Engine& engine) {
+    const nn::Parameters& p = engine.parameters();
+    const auto unit = [&](int index, const at::Tensor& x) {
+      return nn::run_unit(&engine, index, x, [&](const at::Tensor& y) { return (y * p.leaf(index)).sum(); });
+    };
+    engine.start_window();
+    engine.backward(unit(1, unit(0, at::ones({1}))));  // the order is known now
+    engine.finish_window();
+    const at::NoGradGuard no_grad;
+    unit(0, at::ones({1}));  // the second unit is gathered ahead
+    engine.world().barrier({"", "before the update"});
+    for (FlatState& state : engine.states()) state.master.fill_(3);
+    engine.publish();
+    EXPECT_EQ(unit(1, at::ones({1})).item<float>(), 3 * 1024);
+  });
+}
+
 }  // namespace
 }  // namespace intarsia::shard
