@@ -22,8 +22,8 @@ struct Metrics {
   std::int64_t tokens_total = 0;
   double tokens_per_s = 0;
   double step_seconds = 0;
-  double comm_seconds = 0;  // waited in operations of rank 0; all of it is exposed as long as none overlaps
-  double comm_exposed_seconds = 0;
+  double comm_seconds = 0;          // waited in operations of rank 0; what went on behind computation is not in it
+  double comm_exposed_seconds = 0;  // the same: the time of what is hidden is not measured
   double data_seconds = 0;
   std::int64_t peak_bytes = 0;                 // largest rank, by the meter
   std::optional<std::int64_t> pss_bytes = {};  // all ranks of the host; measured at logged steps
