@@ -139,12 +139,28 @@ TEST_P(ProcessFailure, KilledRankIsNamedWithinTwoSeconds) {
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == victim) continue;
       const std::string message = outcomes[rank].message;
+      EXPECT_EQ(outcomes[rank].signal, 0) << "rank " << rank;
       EXPECT_TRUE(outcomes[rank].comm_error) << message;
       EXPECT_LT(outcomes[rank].seconds, 2.0);
       EXPECT_NE(message.find(concat("rank ", victim)), std::string::npos) << "rank " << rank << ": " << message;
       EXPECT_NE(message.find("all_gather"), std::string::npos) << message;
       EXPECT_NE(message.find("'layers.3'"), std::string::npos) << message;
     }
+  }
+}
+
+// The others have noticed and closed their connections when it comes.
+TEST_P(ProcessFailure, RankThatComesLateNamesTheKilledOneToo) {
+  for (const int victim : {0, 2}) {
+    const auto outcomes = run_backend(GetParam(), 4, 20, [victim](Communicator& comm) {
+      comm.barrier({"", "start"});
+      if (comm.rank() == victim) ::kill(::getpid(), SIGKILL);
+      if (comm.rank() == 3) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      comm.all_gather(at::zeros({400}), at::zeros({100}), {"layers.3", "gather"})->wait();
+    });
+    const std::string message = outcomes[3].message;
+    EXPECT_TRUE(outcomes[3].comm_error) << message;
+    EXPECT_NE(message.find(concat("rank ", victim)), std::string::npos) << message;
   }
 }
 

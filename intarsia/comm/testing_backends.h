@@ -34,6 +34,7 @@ struct RankOutcome {
   bool comm_error = false;  // kComm
   bool by_peer = false;     // AbortedByPeer
   bool killed = false;
+  int signal = 0;       // that ended it
   bool failed = false;  // an EXPECT of the rank
   char message[4096] = {};
   double seconds = 0;
@@ -102,6 +103,7 @@ inline std::vector<RankOutcome> run_processes(int ranks,
     int status = 0;
     ::waitpid(pids[static_cast<std::size_t>(rank)], &status, 0);
     shared[rank].killed = WIFSIGNALED(status);
+    shared[rank].signal = shared[rank].killed ? WTERMSIG(status) : 0;
   }
   const std::vector<RankOutcome> outcomes(shared, shared + ranks);
   ::munmap(shared, bytes);

@@ -132,7 +132,14 @@ bool GlooCommunicator::set_reason(const std::string& reason) noexcept {
   bool first = true;
   try {
     const auto settled = transport_ ? transport_->settle_reason(reason) : std::nullopt;
-    stopped_ = settled ? settled->reason : reason;
+    if (settled) {
+      stopped_ = settled->reason;
+    } else if (transport_ && !options_.store_served && rank() != 0) {
+      // Whom we waited for may only have been quicker to notice: the store went with rank 0.
+      stopped_ = concat("rank 0, which serves the ranks' store, died or stopped: ", reason);
+    } else {
+      stopped_ = reason;
+    }
     first = !settled || settled->first;
   } catch (const std::exception&) {
     stopped_.emplace();
@@ -151,7 +158,7 @@ bool GlooCommunicator::set_reason(const std::string& reason) noexcept {
 void GlooCommunicator::stop(const std::string& reason) {
   throw_if_stopped();
   if (!set_reason(reason)) throw_if_stopped();
-  throw Error(ErrorKind::kComm, reason);
+  throw Error(ErrorKind::kComm, *stopped_);
 }
 
 void GlooCommunicator::peer_failed(int peer, const OpDescriptor& descriptor, Clock::time_point started) {

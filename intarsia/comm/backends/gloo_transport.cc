@@ -1,5 +1,7 @@
 #include "intarsia/comm/backends/gloo_transport.h"
 
+#include <signal.h>
+
 #include <cstdlib>
 #include <string_view>
 #include <thread>
@@ -128,6 +130,10 @@ class C10dTransport final : public GlooTransport {
 }  // namespace
 
 std::unique_ptr<GlooTransport> GlooTransport::connect(const GlooOptions& options) {
+  // gloo writes to its sockets without MSG_NOSIGNAL: a rank whose peer has just died would die of it, and say nothing.
+  struct sigaction now = {};
+  ::sigaction(SIGPIPE, nullptr, &now);
+  if (now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
   return std::make_unique<C10dTransport>(options);
 }
 
