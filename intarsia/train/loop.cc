@@ -12,10 +12,7 @@
 #include "intarsia/base/text.h"
 #include "intarsia/checkpoint/agree.h"
 #include "intarsia/checkpoint/export_hf.h"
-#include "intarsia/checkpoint/load.h"
-#include "intarsia/checkpoint/load_peer.h"
 #include "intarsia/checkpoint/save.h"
-#include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/tensor/device.h"
 #include "intarsia/tensor/memory_meter.h"
@@ -25,6 +22,7 @@
 #include "intarsia/train/evaluation_history.h"
 #include "intarsia/train/metrics.h"
 #include "intarsia/train/process.h"
+#include "intarsia/train/resume.h"
 #include "intarsia/train/run_folder.h"
 #include "intarsia/train/run_record.h"
 #include "intarsia/train/samples.h"
@@ -57,11 +55,6 @@ class Loop {
 
  private:
   void open_run();
-  void resume();
-  void resume_from_peer(const std::string& from);
-  void check_unchanged(const checkpoint::Manifest& manifest) const;
-  bool leaves_reproducible(const checkpoint::Manifest& manifest) const;
-  void check_logical_micro_batches(const checkpoint::Manifest& manifest) const;
   StepResult step(const data::Window& window);
   void record(const StepResult& result, double seconds, double waited_before);
   void evaluate_now(Metrics& metrics);
@@ -109,99 +102,6 @@ void Loop::open_run() {
     if (job_.loop.fresh) fs::remove_all(fs::path(chosen) / "checkpoints");
   });
   run_ = checkpoint::broadcast_text(axis_, chosen);
-}
-
-void Loop::check_unchanged(const checkpoint::Manifest& manifest) const {
-  const bool leaves = leaves_reproducible(manifest);
-  std::vector<std::string> changed = changed_keys(
-      manifest.config, job_.config_json, job_.plan.schedule.ends_with_the_run(), !job_.plan.reproducible && !leaves);
-  std::erase_if(changed, [&](const std::string& key) {
-    if (leaves && (key == "intarsia.reproducible" || key == "intarsia.logical_micro_batches")) return true;
-    for (const std::string& allowed : job_.loop.changes_allowed)
-      if (key == allowed || key.starts_with(allowed + ".") || key.ends_with("." + allowed)) return true;
-    return false;
-  });
-  INTARSIA_CHECK(kConfig, changed.empty(), "the run in ", run_, " was made with other settings: ", join(changed),
-                 "; allow them with --resume-with-changes ", join(changed, " "),
-                 ", start in another folder with --out, or drop the old checkpoints with --fresh",
-                 manifest.logical_micro_batches > 0 && !job_.plan.reproducible
-                     ? "; --not-reproducible goes on with this reproducible run in any layout"
-                     : "");
-}
-
-// The run was reproducible up to this checkpoint, and the user gives that up.
-bool Loop::leaves_reproducible(const checkpoint::Manifest& manifest) const {
-  return job_.loop.leave_reproducible && manifest.logical_micro_batches > 0;
-}
-
-// A reproducible run keeps its bits on every number of ranks of its chain, but not with another tree of sums.
-void Loop::check_logical_micro_batches(const checkpoint::Manifest& manifest) const {
-  const std::int64_t logical = job_.plan.reproducible ? job_.plan.logical_order().count() : 0;
-  if (logical == 0 || manifest.logical_micro_batches == logical) return;
-  INTARSIA_CHECK(kConfig, manifest.logical_micro_batches > 0, "the run in ", run_,
-                 " was not reproducible so far: leave --reproducible out, or start in another folder with --out");
-  fail(ErrorKind::kConfig, concat("the run in ", run_, " adds up ", manifest.logical_micro_batches,
-                                  " logical micro-batches an update, not ", logical, "; give --logical-micro-batches ",
-                                  manifest.logical_micro_batches));
-}
-
-void Loop::resume() {
-  progress_.seed = job_.plan.seed;
-  if (job_.loop.resume == "never") return;
-  if (job_.loop.resume != "auto" && formats::is_peer_checkpoint(job_.loop.resume))
-    return resume_from_peer(job_.loop.resume);
-  // Before the tensors: another optimizer is first of all another setting.
-  const auto accept = [&](const checkpoint::Manifest& manifest) {
-    check_unchanged(manifest);
-    check_logical_micro_batches(manifest);
-  };
-  checkpoint::Found found;
-  if (job_.loop.resume == "auto") {
-    found = checkpoint::load_newest(path("checkpoints"), *assembly_.engine, *assembly_.optimizer, accept);
-  } else {
-    found.path = job_.loop.resume;
-    found.manifest = checkpoint::load_checkpoint(*found.path, *assembly_.engine, *assembly_.optimizer,
-                                                 checkpoint::Verify::kHashes, accept);
-  }
-  for (const checkpoint::PassedOver& passed : found.passed_over)
-    if (is_first_) log_warning(concat(passed.path, " is passed over: ", passed.reason));
-  if (!found.path) return;
-  const std::string from = *found.path;
-  const checkpoint::Manifest& manifest = *found.manifest;
-  progress_ = manifest.progress;
-  if (leaves_reproducible(manifest)) {
-    progress_.not_reproducible_since = progress_.step;
-    if (is_first_)
-      log_warning(concat("the run was reproducible up to step ", progress_.step,
-                         " and is not from here on (--not-reproducible); its checkpoints say so"));
-  }
-  if (job_.plan.loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
-  saved_step_ = progress_.step;
-  if (is_first_) {
-    console_.note(concat("resumed from ", from, ": step ", progress_.step, ", ", progress_.tokens, " tokens"));
-    if (progress_.step >= job_.plan.steps)
-      console_.note(
-          concat("nothing to train: the run has ", progress_.step, " steps, --steps asks for ", job_.plan.steps));
-  }
-}
-
-// DeepSpeed's or DCP's: weights, state, counters and loss scale go on; the order of the data is this run's own.
-void Loop::resume_from_peer(const std::string& from) {
-  const checkpoint::PeerProgress peer = checkpoint::load_peer(from, *assembly_.engine, *assembly_.optimizer);
-  progress_ = peer.progress;
-  progress_.seed = job_.plan.seed;
-  if (!peer.has_data_position) progress_.data_position = progress_.step * job_.sampler.global_batch();
-  if (job_.plan.loss_scale.dynamic && progress_.loss_scale) assembly_.loss_scale->restore(*progress_.loss_scale);
-  if (!is_first_) return;
-  console_.note(concat("goes on from ", from, " (", peer.format, "): step ", progress_.step, ", ", progress_.updates,
-                       " updates; the data go on at sample ", progress_.data_position, " of this run's own order"));
-  const double lr = job_.plan.schedule.lr_at_update(progress_.updates + 1);
-  if (peer.next_lr && std::abs(*peer.next_lr - lr) > 1e-6 * std::max(std::abs(lr), std::abs(*peer.next_lr)))
-    log_warning(concat("the checkpoint's next learning rate is ", shortest(*peer.next_lr), ", this run's ",
-                       shortest(lr), "; give --lr and --schedule as they were to go on as before"));
-  if (progress_.step >= job_.plan.steps)
-    console_.note(
-        concat("nothing to train: the checkpoint has ", progress_.step, " steps, --steps asks for ", job_.plan.steps));
 }
 
 StepResult Loop::step(const data::Window& window) {
@@ -393,7 +293,9 @@ RunEnd Loop::run() {
   open_run();
   assembly_ = assemble(job_, axes_);
   if (is_first_) console_.banner(run_, axis_.backend_name());
-  resume();
+  const Resumed resumed = resume_run(job_, run_, axis_, assembly_, console_);
+  progress_ = resumed.progress;
+  if (resumed.is_saved) saved_step_ = progress_.step;
   if (is_first_) {
     checkpoint::clear_away(path("checkpoints"));  // now that it has been told what was passed over
     record_.emplace(job_, run_, progress_.step, progress_.data_position,
