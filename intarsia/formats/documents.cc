@@ -170,20 +170,23 @@ bool DocumentReader::fill() {
 }
 
 // The next line without its LF; a byte-order mark before the first is dropped.
-bool DocumentReader::read_line(std::string& line) {
+bool DocumentReader::read_line(std::string& line, std::uint64_t limit) {
   line.clear();
   if (!fill()) return false;
   ++line_;
   bool ended = false;
+  std::uint64_t length = 0;  // also of a line that is too long, which is read to its end: the next one stands by itself
   while (!ended && fill()) {
     const std::size_t end = block_.find('\n', block_at_);
     ended = end != std::string::npos;
     const std::size_t used = (ended ? end + 1 : block_.size()) - block_at_;
-    line.append(block_, block_at_, ended ? used - 1 : used);
+    length += ended ? used - 1 : used;
+    if (length <= limit) line.append(block_, block_at_, ended ? used - 1 : used);
     block_at_ += used;
-    INTARSIA_CHECK(kData, line.size() <= kMaxDocumentBytes, place(line_), ": a line of more than ",
-                   format_bytes(kMaxDocumentBytes));
   }
+  INTARSIA_CHECK(kData, length <= limit, place(line_), ": a line of ", format_bytes(static_cast<std::int64_t>(length)),
+                 ", allowed are ", format_bytes(static_cast<std::int64_t>(limit)),
+                 "; divide it, or put a text of this length into a file of its own");
   if (line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return true;
 }
@@ -191,7 +194,7 @@ bool DocumentReader::read_line(std::string& line) {
 DocumentReader::Step DocumentReader::next_line(Document& document) {
   std::string line;
   do {
-    if (!read_line(line)) return Step::kEndOfFile;
+    if (!read_line(line, kMaxLineBytes)) return Step::kEndOfFile;
     if (line.ends_with('\r')) line.pop_back();
   } while (line.find_first_not_of(" \t") == std::string::npos);
   document.origin = place(line_);
@@ -202,7 +205,7 @@ DocumentReader::Step DocumentReader::next_line(Document& document) {
 DocumentReader::Step DocumentReader::next_paragraph(Document& document) {
   document.text.clear();
   std::string line;
-  while (read_line(line)) {
+  while (read_line(line, kMaxDocumentBytes)) {
     const bool blank = line.find_first_not_of(" \t\r") == std::string::npos;
     if (blank && !document.text.empty()) return Step::kDocument;
     if (blank) continue;

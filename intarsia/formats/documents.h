@@ -42,6 +42,7 @@ struct DocumentOptions {
 
 // Limits on one document, which is held in memory; a conversation is held several times.
 inline constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMaxLineBytes = std::uint64_t{64} << 20;  // of JSONL, as it stands in the file
 inline constexpr std::uint64_t kMaxChatBytes = std::uint64_t{32} << 20;
 
 // Paths with *, ?, [..] and ~ expanded, in the order given, those of one glob sorted. A path that exists is itself,
@@ -80,7 +81,7 @@ class DocumentReader {
   Step next_file(Document& document);
   Step next_line(Document& document);
   Step next_paragraph(Document& document);
-  bool read_line(std::string& line);
+  bool read_line(std::string& line, std::uint64_t limit);
   bool fill();
   std::string place(std::int64_t line) const;
 

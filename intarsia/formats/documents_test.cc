@@ -132,6 +132,23 @@ TEST_F(DocumentsTest, SkipsAndCountsBadLinesWhenAsked) {
   EXPECT_THROW(read({write("a.txt", "\xFF")}, {.bad_lines = BadLines::kSkip}), Error);
 }
 
+TEST_F(DocumentsTest, ALineOf100MegabytesIsABadLine) {
+  const std::string good = "{\"text\": \"one\"}\n";
+  const std::string file = write("a.jsonl", good + "{\"text\": \"" + std::string(100'000'000, 'a') + "\"}\n" + good);
+  EXPECT_NE(message({file}, ErrorKind::kData).find("a.jsonl:2: a line of 95.37 MiB, allowed are 64"), std::string::npos)
+      << message({file}, ErrorKind::kData);
+  DocumentReader reader({file}, {.bad_lines = BadLines::kSkip});
+  Texts origins;
+  for (Document document; reader.next(document);) origins.push_back(document.origin);
+  EXPECT_EQ(origins, (Texts{file + ":1", file + ":3"}));
+  EXPECT_EQ(reader.num_bad_lines(), 1);
+}
+
+TEST_F(DocumentsTest, ALineMayBeAsLongAsAllowed) {
+  const std::string frame = "{\"text\": \"\"}", text(kMaxLineBytes - frame.size(), 'a');
+  EXPECT_EQ(read({write("a.jsonl", "{\"text\": \"" + text + "\"}\n")}), Texts{text});
+}
+
 TEST_F(DocumentsTest, ExpandsGlobs) {
   const std::string b = write("b.txt", "b"), a = write("a.txt", "a"), odd = write("[x].txt", "x");
   EXPECT_EQ(expand_paths({path("?.txt")}), (Texts{a, b}));

@@ -14,13 +14,14 @@
 namespace intarsia::cli {
 namespace {
 
-constexpr std::size_t kBatchBytes = 32u << 20;
+// Of text that a thread gets at a time: enough that sharing out costs nothing, and little memory.
+constexpr std::size_t kBatchBytes = 2u << 20;
 
 // Reads documents until there is enough to share out; false when there are none left.
-bool read_batch(formats::DocumentReader& reader, std::vector<EncodedDocument>& batch) {
+bool read_batch(formats::DocumentReader& reader, std::size_t enough, std::vector<EncodedDocument>& batch) {
   batch.clear();
   std::size_t bytes = 0;
-  while (bytes < kBatchBytes) {
+  while (bytes < enough) {
     StopSignal::check();
     EncodedDocument next;
     if (!reader.next(next.document)) break;
@@ -36,7 +37,8 @@ void encode_documents(formats::DocumentReader& reader, const formats::Tokenizer&
                       ByteProgress& progress, const std::function<void(const EncodedDocument&)>& out) {
   std::vector<EncodedDocument> batch;
   std::int64_t before = 0;  // bytes of the files that earlier batches took
-  while (read_batch(reader, batch)) {
+  const std::size_t enough = kBatchBytes * static_cast<std::size_t>(std::max(1, num_threads));
+  while (read_batch(reader, enough, batch)) {
     std::atomic<std::size_t> next = 0;
     std::atomic<std::int64_t> encoded = 0;
     std::mutex failure_mutex;
