@@ -67,6 +67,14 @@ def conversation(rng):
     return messages
 
 
+def sailor(rng):
+    """A conversation in another manner, which an adapter can learn in a minute."""
+    messages = conversation(rng)
+    for message in messages[1::2]:
+        message["content"] = f"Ahoy! {message['content']} Fair winds!"
+    return messages
+
+
 def write(path, key, make, count, seed):
     rng = random.Random(seed)
     path = HERE / path
@@ -81,3 +89,6 @@ write("continue/data/recipes.jsonl", "text", recipe, 120, 4)
 write("instruct/data/texts.jsonl", "text", lambda rng: recipe(rng) if rng.random() < 0.5 else story(rng), 120, 5)
 write("instruct/data/conversations.jsonl", "messages", conversation, 200, 6)
 write("resume/data/stories.jsonl", "text", story, 120, 7)
+write("lora/data/texts.jsonl", "text", lambda rng: "\n".join(message["content"] for message in sailor(rng)), 120, 10)
+write("lora/data/conversations.jsonl", "messages", conversation, 400, 8)
+write("lora/data/sailor.jsonl", "messages", sailor, 150, 9)

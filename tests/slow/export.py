@@ -2,7 +2,8 @@
 """What Intarsia trains, transformers reads: the model of a run gives the same loss, gradients and token ids there.
 
 Each fixture is trained on the rows of its reference.safetensors: two updates into one run, whose model transformers loads,
-and a third with --dump-gradients in another run, so that both sides compute with weights that training has changed.
+and a third with --dump-gradients in another run, so that both sides compute with weights that training has changed. With
+--resize-vocab a run begins with the loss of transformers' own resize_token_embeddings, and its model is loaded likewise.
 Usage: export.py PROGRAM [CASE...]      in the repository's root
 """
 import json
@@ -21,6 +22,7 @@ CASES = (
     "llama-gqa", "llama-tied", "llama-bf16", "llama-rope-old", "llama-rope-v5", "mistral-full", "mistral-window", "qwen2-tied",
     "qwen3", "gpt2", "gpt2-hub",
 )  # fmt: skip
+RESIZED = ("llama-gqa", "llama-tied", "gpt2", "gpt2-hub")
 LOSS, GRADIENT, SMALLEST = 1e-5, 1e-4, 1e-6  # relative; of the tensor's largest magnitude; or absolute, where that is larger
 
 
@@ -83,6 +85,31 @@ def case_problems(program, case, folder, worst):
     return problems
 
 
+def resize_problems(program, case, folder, worst):
+    reference = load_file(FIXTURES / case / "reference.safetensors")
+    ids, labels = reference["input_ids"].long(), reference["labels"].long()
+    samples = folder / "samples.safetensors"
+    write_samples(samples, ids.numpy(), labels.numpy())
+    theirs = load(FIXTURES / case / "model")[0]
+    rows = theirs.config.vocab_size + 9
+    theirs.resize_token_embeddings(rows)
+    wanted = theirs(input_ids=ids, labels=labels).loss.item()
+    flags = ["--model", FIXTURES / case / "model", "--data", samples, "--ranks", 2, "--stage", 3, "--lr", 1e-3]
+    metrics = train(program, folder / "resized", *flags, "--resize-vocab", rows, "--steps", 2)
+    model, problems = load(folder / "resized" / "model")
+    loss = model(input_ids=ids, labels=labels).loss.item()
+    said = json.loads(call(program, "eval", "--model", folder / "resized" / "model", "--data", samples, "--json"))["loss"]
+    shapes = [list(layer.weight.shape) for layer in (model.get_input_embeddings(), model.get_output_embeddings())]
+    if model.config.vocab_size != rows or any(shape[0] != rows for shape in shapes):
+        problems.append(f"config.json says {model.config.vocab_size} rows, the tensors are {shapes}, want {rows}")
+    for what, value, other in (("resized, first loss", metrics[0]["loss"], wanted), ("resized, intarsia eval", said, loss)):
+        off = abs(value - other) / other
+        worst[what] = max(worst.get(what, 0.0), off)
+        if not off <= LOSS:
+            problems.append(f"{what}: {value}, transformers {other}")
+    return problems
+
+
 def main():
     program, cases = sys.argv[1], sys.argv[2:] or CASES
     transformers.utils.logging.set_verbosity_error()
@@ -92,6 +119,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             try:
                 problems = case_problems(program, case, pathlib.Path(folder), worst)
+                if case in RESIZED:
+                    problems += resize_problems(program, case, pathlib.Path(folder), worst)
             except RunFailed as failure:
                 problems = [str(failure)]
         for problem in problems:
