@@ -242,6 +242,10 @@ Json run(const TrainConfig& config) {
                             : Json(word_of("recompute", static_cast<std::size_t>(from.recompute)))},
           {"seed", from.seed},
           {"init", from.init_random ? "random" : "files"},
+          {"resize_vocab", !from.resize_vocab        ? Json(nullptr)
+                           : *from.resize_vocab == 0 ? Json(word_of("resize_vocab", 0))
+                                                     : Json(*from.resize_vocab)},
+          {"resize_vocab_multiple", from.resize_vocab_multiple},
           {"eval_data", from.eval_data},
           {"eval_fraction", from.eval_fraction},
           {"eval_every", from.eval_every},

@@ -69,6 +69,11 @@ std::vector<FlagSpec> make_flags() {
        "what the backward pass computes again instead of keeping it: every block (full), what lies between matrix "
        "products (selective), or one block in K (a number)"},
       {"--seed", {}, "seed", "", T::kInteger, {}, 0, "42", "seed of everything random"},
+      {"--resize-vocab", {}, "resize_vocab", "", T::kWordOrInteger, {"tokenizer"}, 1, "",
+       "rows of the embedding and the head, or as many as the tokenizer has tokens; new ones start as the mean of the "
+       "old"},
+      {"--resize-vocab-multiple", {"--pad_to_multiple_of"}, "resize_vocab_multiple", "", T::kInteger, {}, 1, "1",
+       "round --resize-vocab up to a multiple"},
       {"--init", {}, "init", "", T::kText, {"files", "random"}, 0, "files", "where initial weights come from"},
       {"--eval-data", {"--validation_file"}, "eval_data", "", T::kTexts, {}, 0, "", "files to evaluate on"},
       {"--eval-fraction", {}, "eval_fraction", "", T::kNumber, {}, 0, "0",

@@ -137,9 +137,10 @@ TEST(OptimizerConfig, MistakesInGroupsAreNamed) {
 
 TEST(LoraSettings, AreReadAndShown) {
   const Resolved resolved = with(
-      R"({"train_batch_size": 4, "intarsia": {"lora": {"r": 8, "alpha": 32, "dropout": 0, "targets": ["q_proj", "o_proj"]}}})");
+      R"({"train_batch_size": 4, "intarsia": {"lora": {"r": 8, "alpha": 32, "dropout": 0.05, "targets": ["q_proj", "o_proj"]}}})");
   EXPECT_EQ(resolved.config.lora.r, 8);
   EXPECT_EQ(resolved.config.lora.alpha, 32);
+  EXPECT_EQ(resolved.config.lora.dropout, 0.05);
   EXPECT_EQ(resolved.config.lora.targets, (std::vector<std::string>{"q_proj", "o_proj"}));
   EXPECT_EQ(effective_json(resolved)["lora"]["alpha"], 32);
   const Resolved again = with(resolved_config_json(resolved).dump());
@@ -155,7 +156,9 @@ TEST(LoraSettings, MistakesAreNamed) {
   EXPECT_EQ(lora(R"({"r": 0})"), "--lora.r: a whole number from 1 to 65536 is expected");
   EXPECT_EQ(lora(R"({"r": 2.5})"), "--lora.r: a whole number from 1 to 65536 is expected");
   EXPECT_EQ(lora(R"({"r": 2, "alpha": -1})"), "--lora.alpha: a number above 0 is expected");
-  EXPECT_EQ(lora(R"({"r": 2, "dropout": 0.1})"), "--lora.dropout: dropout of adapters is not built");
+  for (const char* wrong : {"1", "-0.1", "\"a\""})
+    EXPECT_EQ(lora(concat(R"({"r": 2, "dropout": )", wrong, "}")),
+              "--lora.dropout: a number from 0 to below 1 is expected");
   EXPECT_EQ(lora(R"({"r": 2, "targets": "q_proj"})"), "--lora.targets: a list of names of linear layers is expected");
   EXPECT_EQ(lora(R"({"r": 2, "targets": []})"), "--lora.targets: a list of names of linear layers is expected");
   EXPECT_EQ(lora(R"({"r": 2, "rank": 2})"), "--lora.rank: unknown key; lora has r, alpha, dropout and targets");

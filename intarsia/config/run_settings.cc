@@ -81,6 +81,16 @@ void resolve_eval_fraction(Draft& draft) {
                   "held-out samples beside files to evaluate on (eval_data)", "remove one");
 }
 
+void resolve_vocabulary(const Settings& settings, Draft& draft) {
+  RunConfig& run = draft.result.config.run;
+  settings.integer("resize_vocab_multiple", run.resize_vocab_multiple);
+  const Asked *rows = draft.find_asked("resize_vocab"), *multiple = draft.find_asked("resize_vocab_multiple");
+  if (rows != nullptr) run.resize_vocab = parse_integer(rows->values[0]).value_or(0);
+  if (rows == nullptr && multiple != nullptr)
+    draft.problem(multiple->path, multiple->place, multiple->values[0], "without a new size it does nothing",
+                  "--resize-vocab N or --resize-vocab tokenizer");
+}
+
 void resolve_samples(Draft& draft) {
   const RunConfig &run = draft.result.config.run, untouched;
   if (!run.sample_prompts.empty()) return;
@@ -124,6 +134,7 @@ void resolve_run(Draft& draft) {
   std::string init = "files";
   settings.text("init", init);
   run.init_random = init == "random";
+  resolve_vocabulary(settings, draft);
   settings.texts("eval_data", run.eval_data);
   settings.number("eval_fraction", run.eval_fraction);
   resolve_eval_fraction(draft);

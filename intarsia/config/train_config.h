@@ -115,6 +115,9 @@ struct RunConfig {
   std::int64_t recompute_every = 1;  // K of kEveryK; larger: faster, more memory
   std::uint64_t seed = 42;
   bool init_random = false;  // fill the model from the seed instead of its files
+  // Rows of embedding and head. absent: those of the model's files; 0: one for each token of the tokenizer.
+  std::optional<std::int64_t> resize_vocab;
+  std::int64_t resize_vocab_multiple = 1;  // with resize_vocab: rounded up to a multiple of it
   std::vector<std::string> eval_data;
   double eval_fraction = 0;                      // of the training samples, held out; 0: none
   std::int64_t eval_every = 0;                   // updates; 0: only at the end

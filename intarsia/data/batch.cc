@@ -13,7 +13,7 @@ namespace intarsia::data {
 Batch make_batch(const Dataset& dataset, std::span<const std::int64_t> indices) {
   const tensor::MemoryScope scope(tensor::MemoryCategory::kData);
   const std::int64_t rows = static_cast<std::int64_t>(indices.size()), columns = dataset.seq_len();
-  Batch batch{at::empty({rows, columns}, at::kLong), at::empty({rows, columns}, at::kLong), {}, 0};
+  Batch batch{at::empty({rows, columns}, at::kLong), at::empty({rows, columns}, at::kLong), {}, 0, {}};
   if (dataset.is_isolated()) batch.positions = at::empty({rows, columns}, at::kLong);
   auto* ids = batch.input_ids.data_ptr<std::int64_t>();
   auto* labels = batch.labels.data_ptr<std::int64_t>();
@@ -27,6 +27,13 @@ Batch make_batch(const Dataset& dataset, std::span<const std::int64_t> indices) 
     ids += columns;
     labels += columns;
   }
+  return batch;
+}
+
+Batch make_batch(const Dataset& dataset, const Sampler& sampler, const Window& window, int rank,
+                 std::int64_t micro_step) {
+  Batch batch = make_batch(dataset, sampler.samples_of(window, rank, micro_step));
+  batch.places = sampler.positions_of(window, rank, micro_step);
   return batch;
 }
 

@@ -105,7 +105,7 @@ std::int64_t Sampler::micro_steps(const Window& window) const {
   return ceil_div(share_of(window.num_samples(), options_.ranks, 0).size(), options_.micro_batch);
 }
 
-std::vector<std::int64_t> Sampler::samples_of(const Window& window, int rank, std::int64_t micro_step) const {
+std::vector<std::int64_t> Sampler::positions_of(const Window& window, int rank, std::int64_t micro_step) const {
   INTARSIA_INVARIANT(rank >= 0 && rank < options_.ranks, "rank ", rank, " of ", options_.ranks);
   INTARSIA_INVARIANT(micro_step >= 0 && micro_step < micro_steps(window), "micro-step ", micro_step, " of ",
                      micro_steps(window));
@@ -117,8 +117,14 @@ std::vector<std::int64_t> Sampler::samples_of(const Window& window, int rank, st
     share.begin = std::min(of_rank.begin + micro_step * options_.micro_batch, of_rank.end);
     share.end = std::min(share.begin + options_.micro_batch, of_rank.end);
   }
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = share.begin; i < share.end; ++i) indices.push_back(sample_at(window.begin + i).index);
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = share.begin; i < share.end; ++i) positions.push_back(window.begin + i);
+  return positions;
+}
+
+std::vector<std::int64_t> Sampler::samples_of(const Window& window, int rank, std::int64_t micro_step) const {
+  std::vector<std::int64_t> indices = positions_of(window, rank, micro_step);
+  for (std::int64_t& index : indices) index = sample_at(index).index;
   return indices;
 }
 

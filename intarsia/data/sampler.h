@@ -91,8 +91,10 @@ class Sampler {
   // Micro-steps of every rank in a window: `accumulation` for a full one, fewer for a short one.
   std::int64_t micro_steps(const Window& window) const;
 
-  // Data set indices of the samples of (rank, micro_step) in a window: micro_batch of them in a full window, fewer or
-  // none in a short one. Errors: kInternal for a rank or micro-step outside.
+  // Positions of the samples of (rank, micro_step) in a window: micro_batch of them in a full window, fewer or none in
+  // a short one. Errors: kInternal for a rank or micro-step outside.
+  std::vector<std::int64_t> positions_of(const Window& window, int rank, std::int64_t micro_step) const;
+  // Their indices in the data set.
   std::vector<std::int64_t> samples_of(const Window& window, int rank, std::int64_t micro_step) const;
 
  private:

@@ -98,7 +98,7 @@ std::string adapter_config_text(const AdapterConfig& config) {
                                  {"layers_pattern", nullptr},
                                  {"layers_to_transform", nullptr},
                                  {"lora_alpha", config.alpha},
-                                 {"lora_dropout", 0.0},
+                                 {"lora_dropout", config.dropout},
                                  {"modules_to_save", nullptr},
                                  {"peft_type", "LORA"},
                                  {"r", config.r},

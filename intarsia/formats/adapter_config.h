@@ -15,6 +15,7 @@ struct AdapterConfig {
   std::int64_t r = 0;
   double alpha = 0;
   double scale = 0;                  // alpha / r, with "use_rslora" alpha / sqrt(r)
+  double dropout = 0;                // "lora_dropout", that it was trained with (written, not read)
   std::vector<std::string> targets;  // empty when the file has a pattern: the weights themselves say which
   std::string base_model;            // "base_model_name_or_path", for messages only: nothing is opened by it
   bool transposed = false;           // "fan_in_fan_out": the base's weights are [in, out] (written, not read)

@@ -24,6 +24,7 @@ class AutocastModel final : public Model {
     const nn::AutocastScope autocast(dtype_, device_);
     return model_->logits(parameters, events, input_ids, positions);
   }
+  void set_sample_places(std::vector<std::int64_t> places) override { model_->set_sample_places(std::move(places)); }
 
  private:
   std::unique_ptr<Model> model_;
@@ -31,12 +32,13 @@ class AutocastModel final : public Model {
   c10::DeviceType device_;
 };
 
-std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan, double lora_scale) {
+std::unique_ptr<Model> make_family(const formats::HfConfig& config, const plan::RunPlan& plan, AdapterRule adapters) {
   const std::vector<std::string> known = formats::known_model_types();
   INTARSIA_CHECK(kUnsupported, std::ranges::find(known, config.model_type) != known.end(), "model_type \"",
                  printable(config.model_type), "\" is not supported; supported: ", join(known));
-  if (config.model_type == "gpt2") return std::make_unique<gpt2::Gpt2>(config, plan.model, plan.recompute, lora_scale);
-  return std::make_unique<llama::Llama>(config, plan.model, plan.recompute, lora_scale);
+  if (config.model_type == "gpt2")
+    return std::make_unique<gpt2::Gpt2>(config, plan.model, plan.recompute, std::move(adapters));
+  return std::make_unique<llama::Llama>(config, plan.model, plan.recompute, std::move(adapters));
 }
 
 }  // namespace
@@ -45,7 +47,8 @@ std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::R
                                   const plan::LoraPlan& lora) {
   INTARSIA_INVARIANT((lora.r > 0) == plan::has_adapters(plan.model), "adapters of rank ", lora.r,
                      " do not belong to these parameters");
-  std::unique_ptr<Model> model = make_family(config, plan, lora.scale());
+  std::unique_ptr<Model> model =
+      make_family(config, plan, {.scale = lora.scale(), .dropout = plan.adapter_dropout, .seed = plan.seed});
   if (!plan.autocast) return model;
   return std::make_unique<AutocastModel>(std::move(model), *plan.autocast, tensor::device_type(plan.device));
 }

@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/nn/parameters.h"
@@ -28,11 +30,13 @@ class Model {
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) {
     return logits(parameters, events, input_ids, at::Tensor());
   }
+  // For the passes to come, forward and backward, until it is called again: where the sample of each row of input_ids
+  // stands in the run's order of data, by which dropout is drawn. Empty, as at first: nothing is dropped.
+  virtual void set_sample_places(std::vector<std::int64_t> places) = 0;
 };
 
-// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast. `lora`
-// gives the factor of adapters, if plan.model has any.
-// Errors: kUnsupported for an unknown family.
+// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation, autocast and
+// dropout. `lora` gives the factor of adapters, if plan.model has any. Errors: kUnsupported for an unknown family.
 std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan,
                                   const plan::LoraPlan& lora = {});
 

@@ -184,6 +184,9 @@ RunPlan make_run_plan(const config::TrainConfig& config, const formats::HfConfig
                    ": dropout is not supported; set it to 0 in its config.json to train without");
   INTARSIA_CHECK(kConfig, config.lora.r == 0 || config.run.freeze.empty(), "--freeze ", join(config.run.freeze, " "),
                  " with --lora: LoRA freezes all of the model's own parameters; leave --freeze out");
+  INTARSIA_CHECK(kConfig, config.lora.r == 0 || !config.run.resize_vocab,
+                 "--resize-vocab with --lora: LoRA freezes the embedding, so its new rows would neither be trained nor "
+                 "be in the adapter; train the rows first, without --lora, and then an adapter of RUN/model");
   ModelSpec spec = model_spec(model);
   add_lora(config.lora, spec);
   return make_run_plan(config, std::move(spec), seq_len, steps);
@@ -230,6 +233,7 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.schedule = schedule_of(config);
   if (plan.schedule.total_steps == 0) plan.schedule.total_steps = steps;
   plan.recompute = recompute_of(config);
+  if (config.lora.r > 0) plan.adapter_dropout = config.lora.dropout;
   if (config.autocast) plan.autocast = dtype_of(*config.autocast);
   plan.seed = config.run.seed;
   plan.threads = std::max(1, config.run.threads);

@@ -6,6 +6,7 @@
 #include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/plan/checkpoint_weights.h"
 #include "intarsia/plan/directory_weights.h"
+#include "intarsia/plan/resized_vocab.h"
 #include "intarsia/train/samples.h"
 
 namespace intarsia::train {
@@ -74,15 +75,24 @@ LoopOptions loop_options(const config::RunConfig& run) {
           .save_best = run.save_best};
 }
 
+std::optional<formats::Tokenizer> open_tokenizer(const plan::ModelSource& model) {
+  if (model.directory.empty() || !fs::exists(fs::path(model.directory) / "tokenizer.json")) return std::nullopt;
+  return formats::Tokenizer::load(model.directory);
+}
+
+void check_rows(const std::optional<formats::Tokenizer>& tokenizer, const plan::ModelSource& model, std::int64_t rows) {
+  if (!tokenizer) return;
+  INTARSIA_CHECK(
+      kConfig, tokenizer->vocab_size() <= rows, "the tokenizer in ", model.directory, " has ", tokenizer->vocab_size(),
+      " tokens, the model's embedding only vocab_size = ", rows,
+      " rows; use the tokenizer that belongs to the model, or train the model with --resize-vocab tokenizer");
+}
+
 }  // namespace
 
 std::optional<formats::Tokenizer> find_tokenizer(const plan::ModelSource& model) {
-  if (model.directory.empty() || !fs::exists(fs::path(model.directory) / "tokenizer.json")) return std::nullopt;
-  formats::Tokenizer tokenizer = formats::Tokenizer::load(model.directory);
-  INTARSIA_CHECK(kConfig, tokenizer.vocab_size() <= model.config.vocab_size, "the tokenizer in ", model.directory,
-                 " has ", tokenizer.vocab_size(),
-                 " tokens, the model's embedding only vocab_size = ", model.config.vocab_size,
-                 " rows; use the tokenizer that belongs to the model");
+  std::optional<formats::Tokenizer> tokenizer = open_tokenizer(model);
+  check_rows(tokenizer, model, model.config.vocab_size);
   return tokenizer;
 }
 
@@ -90,10 +100,16 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   config::TrainConfig config = resolved.config;
   TrainJob job;
   job.model = model.config;
+  job.tokenizer = open_tokenizer(model);
+  job.model.vocab_size = plan::resized_vocab(config.run, model.config.vocab_size,
+                                             job.tokenizer ? std::optional(job.tokenizer->vocab_size()) : std::nullopt);
+  check_rows(job.tokenizer, model, job.model.vocab_size);
   job.model_directory = model.directory;
   job.weights = model.weights;
   // Instead of weights that a checkpoint would replace at once, and that need not be there.
-  if (formats::is_peer_checkpoint(config.run.resume)) job.weights = config.run.resume;
+  const bool from_peer = formats::is_peer_checkpoint(config.run.resume);
+  if (from_peer) job.weights = config.run.resume;
+  if (!from_peer) job.vocab_in_files = model.config.vocab_size;  // a run that goes on was resized before
   job.random_weights = config.run.init_random || model.directory.empty();
   job.run_name = model.name;
   job.out = out;
@@ -101,7 +117,6 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.loop.profile_recompute = config.activation_checkpointing.profile;
   job.monitors = monitor_options(config);
   const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
-  job.tokenizer = find_tokenizer(model);
   if (!model.directory.empty()) job.chat = formats::ChatFormat::find(model.directory);
   job.samples = {encode_prompts(config.run.sample_prompts, config.run.sample_chat, job, seq_len),
                  config.run.sample_every, config.run.sample_tokens};
@@ -125,7 +140,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.sampler = sampler_options(config, job.dataset->num_samples());
   const std::int64_t steps = config.run.steps > 0 ? config.run.steps : data::planned_updates(job.sampler);
   config::settle_length(config.scheduler, steps);
-  job.plan = plan::make_run_plan(config, model.config, job.dataset->seq_len(), steps);
+  job.plan = plan::make_run_plan(config, job.model, job.dataset->seq_len(), steps);
   job.lora = plan::lora_plan(config.lora, job.plan.model);
   if (job.plan.reproducible) {
     job.sampler.micro_batch = job.plan.micro_batch;
@@ -141,9 +156,16 @@ namespace {
 std::unique_ptr<plan::WeightSource> open_own_weights(const plan::ModelSource& model, const plan::RunPlan& plan) {
   if (model.directory.empty()) return std::make_unique<plan::RandomWeights>(plan.seed);
   const plan::ModelSpec own = plan::without_adapters(plan.model);
-  if (!model.weights.empty())
-    return std::make_unique<plan::CheckpointWeights>(formats::open_checkpoint(model.weights), own);
-  return std::make_unique<plan::DirectoryWeights>(model.directory, own);
+  const bool resized = model.config.vocab_size != own.vocab_size;
+  const plan::ModelSpec in_files = resized ? plan::model_spec(model.config) : own;
+  std::unique_ptr<plan::WeightSource> weights;
+  if (model.weights.empty()) {
+    weights = std::make_unique<plan::DirectoryWeights>(model.directory, in_files);
+  } else {
+    weights = std::make_unique<plan::CheckpointWeights>(formats::open_checkpoint(model.weights), in_files);
+  }
+  if (resized) weights = std::make_unique<plan::ResizedWeights>(std::move(weights), in_files);
+  return weights;
 }
 
 }  // namespace
@@ -156,7 +178,9 @@ std::unique_ptr<plan::WeightSource> open_weights(const plan::ModelSource& model,
 
 Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
   Assembly assembly;
-  const auto weights = open_weights({.config = job.model,
+  formats::HfConfig in_files = job.model;
+  if (job.vocab_in_files > 0) in_files.vocab_size = job.vocab_in_files;
+  const auto weights = open_weights({.config = in_files,
                                      .directory = job.random_weights ? "" : job.model_directory,
                                      .weights = job.weights,
                                      .name = ""},

@@ -35,8 +35,9 @@ Assembly assemble(const TrainJob& job, const comm::DataAxes& axes);
 // has rows; those of Tokenizer::load.
 std::optional<formats::Tokenizer> find_tokenizer(const plan::ModelSource& model);
 
-// Initial weights of a model: its files, or the seed where it has none; of adapters the seed always. Errors: kIo,
-// kFormat with file and tensor.
+// Initial weights of a model: its files, or the seed where it has none; of adapters the seed always. The files have the
+// vocabulary of model.config, the plan's model may have another (plan/resized_vocab.h). Errors: kIo, kFormat with file
+// and tensor.
 std::unique_ptr<plan::WeightSource> open_weights(const plan::ModelSource& model, const plan::RunPlan& plan);
 
 }  // namespace intarsia::train

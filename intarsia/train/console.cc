@@ -35,10 +35,19 @@ std::string count(std::int64_t value);
 // A line for adapters; empty without.
 std::string lora_line(const TrainJob& job) {
   if (job.lora.r == 0) return "";
+  const double dropout = job.plan.adapter_dropout;
   std::int64_t trained = 0;
   for (const plan::ParamSpec& param : job.plan.model.params) trained += param.frozen ? 0 : param.numel();
-  return concat("adapters   LoRA of rank ", job.lora.r, ", alpha ", shortest(job.lora.alpha), ", on ",
-                join(job.lora.targets), ": ", count(trained), " parameters are trained\n");
+  return concat("adapters   LoRA of rank ", job.lora.r, ", alpha ", shortest(job.lora.alpha),
+                dropout > 0 ? concat(", dropout ", shortest(dropout)) : "", ", on ", join(job.lora.targets), ": ",
+                count(trained), " parameters are trained\n");
+}
+
+std::string vocabulary_line(const TrainJob& job) {
+  const std::int64_t rows = job.model.vocab_size, before = job.vocab_in_files;
+  if (job.random_weights || before == 0 || rows == before) return "";
+  return concat("vocabulary ", rows, " rows, ", before, " in the files; ",
+                rows > before ? "new ones start as the mean of the old\n" : "the last are left out\n");
 }
 
 std::string count(std::int64_t value) {
@@ -128,10 +137,11 @@ std::string Console::banner_text(const TrainJob& job, const std::string& run, co
   out << "model      " << job.run_name << " (" << plan.model.family << ")"
       << ", " << count(plan.model.numel()) << " parameters"
       << (job.random_weights ? ", random weights (seed " + std::to_string(plan.seed) + ")" : "") << "\n"
-      << lora_line(job) << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "") << " (" << backend
-      << "), ZeRO " << plan::describe(plan.placement, plan.stage, plan.grid()) << ", " << short_name(plan.compute_dtype)
-      << (plan.autocast ? concat(" (autocast ", short_name(*plan.autocast), ")") : "") << ", " << plan.threads
-      << " thread" << (plan.threads > 1 ? "s" : "") << " a rank" << recompute_words(plan) << "\n"
+      << vocabulary_line(job) << lora_line(job) << "layout     " << plan.ranks << " rank" << (plan.ranks > 1 ? "s" : "")
+      << " (" << backend << "), ZeRO " << plan::describe(plan.placement, plan.stage, plan.grid()) << ", "
+      << short_name(plan.compute_dtype) << (plan.autocast ? concat(" (autocast ", short_name(*plan.autocast), ")") : "")
+      << ", " << plan.threads << " thread" << (plan.threads > 1 ? "s" : "") << " a rank" << recompute_words(plan)
+      << "\n"
       << "data       " << job.dataset->summary().describe(job.dataset->num_samples(), job.dataset->seq_len()) << "\n"
       << "batch      " << plan.global_batch() << " samples x " << plan.seq_len << " tokens = " << tokens
       << " tokens a step (" << plan.micro_batch << " a rank x " << plan.accumulation << " micro-steps x " << plan.ranks

@@ -54,8 +54,9 @@ struct TrainJob {
   plan::RunPlan plan;
   plan::LoraPlan lora;  // of the adapters in plan.model, if there are any
   formats::HfConfig model;
-  std::string model_directory;  // empty: a preset
-  std::string weights;          // a peer's checkpoint or a file with the weights; empty: they are in model_directory
+  std::int64_t vocab_in_files = 0;  // rows that the weights' embedding has; 0: model.vocab_size, which is the run's
+  std::string model_directory;      // empty: a preset
+  std::string weights;  // a peer's checkpoint or a file with the weights; empty: they are in model_directory
   bool random_weights = false;
   std::optional<formats::Tokenizer> tokenizer;
   std::optional<formats::ChatFormat> chat;

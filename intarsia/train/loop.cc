@@ -108,7 +108,7 @@ StepResult Loop::step(const data::Window& window) {
   double data_seconds = 0;
   const auto next_batch = [&](std::int64_t micro) {
     const double start = seconds_now();
-    data::Batch batch = data::make_batch(*job_.dataset, sampler_.samples_of(window, axis_.rank(), micro));
+    data::Batch batch = data::make_batch(*job_.dataset, sampler_, window, axis_.rank(), micro);
     data_seconds += seconds_now() - start;
     return batch;
   };

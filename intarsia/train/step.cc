@@ -25,12 +25,14 @@ StepResult train_step(shard::Engine& engine, models::Model& model, optim::Optimi
   engine.start_window();
   for (std::int64_t micro = 0; micro < num_micro_steps; ++micro) {
     const data::Batch batch = with_a_row(next_batch(micro));
+    model.set_sample_places(batch.places);
     const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids, batch.positions);
     const at::Tensor loss_sum = models::causal_loss_sum(logits, batch.labels);
     own.losses.push_back(loss_sum.item<double>());
     own.targets += batch.num_targets;
     engine.backward(loss_sum, loss_scale.scale());
   }
+  model.set_sample_places({});  // what comes between updates drops nothing
   return optim::finish_step(engine, optimizer, loss_scale, own, report, on_gradients);
 }
 

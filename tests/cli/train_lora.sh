@@ -23,6 +23,18 @@ check 'resumed, the same losses' test "$(losses "$folder/whole")" = "$(losses "$
 check 'and the same adapter' cmp "$adapter/adapter_model.safetensors" "$folder/parts/model/adapter_model.safetensors"
 fails 2 'other settings|intarsia.lora.r' "${base[@]}" --lora '{"r": 8, "alpha": 8}' --steps 5 --out "$folder/parts"
 
+# With dropout, whose choice a resumed run, another number of ranks and recomputation repeat.
+dropped='{"r": 4, "alpha": 8, "dropout": 0.2, "targets": ["q_proj", "down_proj"]}'
+same=("$program" train --model $model "${data[@]}" --lora "$dropped" --reproducible --lr 1e-2)
+run "${same[@]}" --batch-size 2 --accumulation 2 --steps 4 --out "$folder/dropped"
+check 'a run with dropout' test $code -eq 0
+check 'the banner says so' grep -q 'alpha 8, dropout 0.2, on q_proj' "$folder/stderr"
+check 'the adapter, too' grep -q '"lora_dropout": 0.2' "$folder/dropped/model/adapter_config.json"
+run "${same[@]}" --batch-size 2 --accumulation 2 --steps 2 --out "$folder/dropped_parts"
+run "${same[@]}" --batch-size 2 --ranks 2 --stage 3 --recompute full --steps 4 --out "$folder/dropped_parts"
+check 'resumed on two ranks, recomputed' test $code -eq 0
+check 'the same adapter' cmp "$folder/dropped/model/adapter_model.safetensors" "$folder/dropped_parts/model/adapter_model.safetensors"
+
 # Held-out loss of the adapter beside its base, and of the two merged.
 loss_of() { "$program" eval "${data[@]}" --json "$@" 2> "$folder/stderr" | grep -o '"loss":[^,]*' | cut -d: -f2; }
 plain=$(loss_of --model $model)
@@ -43,6 +55,6 @@ fails 2 'has a config.json already' "$program" convert "$adapter" "$folder/merge
 fails 5 'is no adapter of this model' "$program" convert "$adapter" "$folder/none" --model tests/fixtures/hf/llama-tied/model
 fails 2 'there are q_proj, k_proj' "${base[@]}" --steps 1 --lora '{"r": 2, "targets": ["query"]}'
 fails 2 '--freeze *norm* with --lora' "${base[@]}" --steps 1 --lora '{"r": 2}' --freeze '*norm*'
-expect 2 'dropout of adapters is not built' "${base[@]}" --steps 1 --lora '{"r": 2, "dropout": 0.1}'
+expect 2 'lora.dropout|a number from 0 to below 1' "${base[@]}" --steps 1 --lora '{"r": 2, "dropout": 1}'
 check 'nothing was written' test ! -e "$folder/none"
 finish

@@ -140,9 +140,7 @@ inline Curve run_curve(const train::TrainJob& job, comm::Communicator& axis) {
     position = window.end;
     curve.steps.push_back(train::train_step(
         *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, sampler.micro_steps(window),
-        [&](std::int64_t micro) {
-          return data::make_batch(*job.dataset, sampler.samples_of(window, axis.rank(), micro));
-        },
+        [&](std::int64_t micro) { return data::make_batch(*job.dataset, sampler, window, axis.rank(), micro); },
         [] { return train::RankReport{}; }));
   }
   curve.weights = gather_parameters(*assembly.engine, shard::Engine::What::kMaster);

@@ -145,7 +145,7 @@ inline GridRun run(const GridCase& cell, std::int64_t steps, DeviceKind device =
           mine.steps.push_back(train::train_step(
               *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, sampler.micro_steps(window),
               [&](std::int64_t micro) {
-                return data::make_batch(*job.dataset, sampler.samples_of(window, axes.world.rank(), micro));
+                return data::make_batch(*job.dataset, sampler, window, axes.world.rank(), micro);
               },
               [] { return train::RankReport{}; },
               [&](double) {

@@ -2,6 +2,7 @@
 #include "intarsia/plan/lora.h"
 
 #include <map>
+#include <tuple>
 
 #include "fixture_case.h"
 #include "intarsia/plan/directory_weights.h"
@@ -151,7 +152,7 @@ TEST(LoraMerged, LogitsAreThoseOfTheAdaptedModel) {
 }
 
 // A bf16 base with fp32 masters of the adapters only.
-train::TrainJob reproducible_job(int ranks, int stage, plan::Recompute recompute) {
+train::TrainJob reproducible_job(int ranks, int stage, plan::Recompute recompute, double dropout) {
   const auto batches = formats::SafetensorsFile::open(fixture("llama-tied/batches.safetensors"));
   at::Tensor ids = read_tensor(batches, "input_ids"), labels = read_tensor(batches, "labels");
   ids = ids.reshape({-1, ids.size(-1)});
@@ -169,7 +170,7 @@ train::TrainJob reproducible_job(int ranks, int stage, plan::Recompute recompute
   config.precision = config::Precision::kBf16;
   config.batch = {4, 1, 4 / ranks};
   config.optimizer.lr = 0.01;
-  config.lora = {.r = 4, .alpha = 8, .targets = {"q_proj", "v_proj", "down_proj"}};
+  config.lora = {.r = 4, .alpha = 8, .dropout = dropout, .targets = {"q_proj", "v_proj", "down_proj"}};
   job.plan = plan::make_run_plan(config, job.model, ids.size(1), 4);
   job.plan.recompute.policy = recompute;
   job.lora = plan::lora_plan(config.lora, job.plan.model);
@@ -182,8 +183,8 @@ train::TrainJob reproducible_job(int ranks, int stage, plan::Recompute recompute
   return job;
 }
 
-Curve run_reproducible(int ranks, int stage, plan::Recompute recompute = plan::Recompute::kNone) {
-  const train::TrainJob job = reproducible_job(ranks, stage, recompute);
+Curve run_reproducible(int ranks, int stage, plan::Recompute recompute = plan::Recompute::kNone, double dropout = 0) {
+  const train::TrainJob job = reproducible_job(ranks, stage, recompute, dropout);
   Curve curve;
   comm::run_ranks(ranks,
                   [&](comm::Communicator& axis) {
@@ -196,7 +197,7 @@ Curve run_reproducible(int ranks, int stage, plan::Recompute recompute = plan::R
 
 TEST(LoraLayouts, HaveTheSameBits) {
   const Curve one = run_reproducible(1, 0);
-  const plan::ModelSpec model = reproducible_job(1, 0, plan::Recompute::kNone).plan.model;
+  const plan::ModelSpec model = reproducible_job(1, 0, plan::Recompute::kNone, 0).plan.model;
   EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
   const plan::DirectoryWeights base(fixture("llama-tied/model"), plan::without_adapters(model));
   for (std::size_t i = 0; i < model.params.size(); ++i) {
@@ -224,6 +225,56 @@ TEST(LoraLayouts, HaveTheSameBits) {
     for (std::size_t i = 0; i < one.weights.size(); ++i)
       EXPECT_TRUE(at::equal(other.weights[i], one.weights[i])) << model.params[i].name;
   }
+}
+
+TEST(LoraLayouts, HaveTheSameBitsWithDropout) {
+  const Curve one = run_reproducible(1, 0, plan::Recompute::kNone, 0.25), without = run_reproducible(1, 0);
+  EXPECT_EQ(one.steps[0].loss, without.steps[0].loss) << "B is zero at first";
+  EXPECT_NE(one.steps[0].grad_norm, without.steps[0].grad_norm);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  using plan::Recompute;
+  for (const auto& [ranks, stage, recompute] :
+       std::vector<std::tuple<int, int, Recompute>>{{1, 0, Recompute::kFull},
+                                                    {1, 0, Recompute::kSelective},
+                                                    {2, 2, Recompute::kNone},
+                                                    {4, 3, Recompute::kFull}}) {
+    const Curve other = run_reproducible(ranks, stage, recompute, 0.25);
+    for (std::size_t step = 0; step < one.steps.size(); ++step) {
+      EXPECT_EQ(other.steps[step].loss, one.steps[step].loss) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(other.steps[step].grad_norm, one.steps[step].grad_norm);
+    }
+    for (std::size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(at::equal(other.weights[i], one.weights[i])) << i;
+  }
+}
+
+// An evaluation between updates, and the samples that a run writes, drop nothing.
+TEST(LoraLayouts, DropNothingOutsideOfTrainingSteps) {
+  const train::TrainJob job = reproducible_job(1, 0, plan::Recompute::kNone, 0.5);
+  comm::run_ranks(1, [&](comm::Communicator& axis) {
+    train::Assembly assembly = train::assemble(job, axis);
+    const data::Sampler sampler(job.sampler);
+    const data::Window window = sampler.next_window(0).value();
+    const data::Batch batch = data::make_batch(*job.dataset, sampler, window, 0, 0);
+    const auto step = [&] {
+      train::train_step(
+          *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, sampler.micro_steps(window),
+          [&](std::int64_t micro) { return data::make_batch(*job.dataset, sampler, window, 0, micro); },
+          [] { return train::RankReport{}; });
+    };
+    const auto logits = [&] {
+      const at::NoGradGuard no_grad;
+      return assembly.model->logits(assembly.engine->parameters(), assembly.engine.get(), batch.input_ids);
+    };
+    step();
+    const at::Tensor after = logits();
+    EXPECT_TRUE(at::equal(logits(), after));
+    const train::TrainJob plain = reproducible_job(1, 0, plan::Recompute::kNone, 0);
+    const auto model = models::make_model(plain.model, plain.plan, plain.lora);
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(at::equal(model->logits(assembly.engine->parameters(), assembly.engine.get(), batch.input_ids), after));
+    assembly.model->set_sample_places(batch.places);
+    EXPECT_FALSE(at::equal(logits(), after)) << "with places they are dropped";
+  });
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ Outcome run(const OptimizerCase& one, int ranks, int stage, std::int64_t from, s
           const data::Window window = sampler.next_window(position).value();
           position = window.end;
           const auto next = [&](std::int64_t micro) {
-            return data::make_batch(*job.dataset, sampler.samples_of(window, axis.rank(), micro));
+            return data::make_batch(*job.dataset, sampler, window, axis.rank(), micro);
           };
           const double loss =
               train::train_step(*assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale,

@@ -87,7 +87,8 @@ inline Measured measure(const Case& c) {
                           [&](std::int64_t) {
                             return data::Batch{at::ones({c.batch, c.length}, at::kLong),
                                                at::ones({c.batch, c.length}, at::kLong),
-                                               c.isolated ? two_documents(c) : at::Tensor(), c.batch * (c.length - 1)};
+                                               c.isolated ? two_documents(c) : at::Tensor(), c.batch * (c.length - 1),
+                                               std::vector<std::int64_t>(static_cast<std::size_t>(c.batch))};
                           },
                           [] { return train::RankReport{}; });
                     }

@@ -167,6 +167,15 @@ TEST(MeasuredPeak, IsPredictedForAdapters) {
   expect_peaks(c);
 }
 
+TEST(MeasuredPeak, IsPredictedForAdaptersWithDropout) {
+  Case c = kDeep;
+  c.lora = {.r = 8, .alpha = 16, .dropout = 0.1, .targets = {"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"}};
+  expect_peaks(c);
+  c.model = gpt2_of(128, 6, 256);
+  c.lora.targets = {"c_attn", "c_fc"};
+  expect_peaks(c);
+}
+
 TEST(MeasuredPeak, IsPredictedForAdaptersWhereStatesDecide) {
   Case c = kStates;
   c.lora = {.r = 8, .alpha = 16, .targets = {"q_proj", "down_proj"}};

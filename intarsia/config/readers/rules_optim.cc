@@ -272,7 +272,10 @@ void read_lora(Draft& draft) {
         lora.alpha = *alpha;
     } else if (member.key == "dropout") {
       const std::optional<double> dropout = value.as_number();
-      if (!dropout || *dropout != 0) setting.wrong(".dropout", value, "dropout of adapters is not built", "0");
+      if (!dropout || !(*dropout >= 0 && *dropout < 1))
+        setting.wrong(".dropout", value, "a number from 0 to below 1 is expected", "0.05");
+      else
+        lora.dropout = *dropout;
     } else if (member.key == "targets") {
       read_targets(value, setting, lora);
     } else {

@@ -21,8 +21,8 @@ at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 }  // namespace
 
 Gpt2::Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
-           double lora_scale)
-    : config_(config), recompute_(recompute), lora_scale_(lora_scale) {
+           AdapterRule adapters)
+    : config_(config), recompute_(recompute), adapters_(std::move(adapters)) {
   const std::string& prefix = config.tensor_prefix;
   embed_ = param_of(spec, prefix + "wte.weight");
   positions_ = param_of(spec, prefix + "wpe.weight");
@@ -54,8 +54,7 @@ at::Tensor Gpt2::block_forward(const nn::Parameters& parameters, const Block& bl
                                const at::Tensor& x_BTH) const {
   const std::int64_t batch = x_BTH.size(0), length = x_BTH.size(1);
   const auto apply = [&](const Linear& at, const at::Tensor& x) {
-    return with_adapter(parameters, at, lora_scale_, x,
-                        conv1d(x, parameters.leaf(at.weight), parameters.leaf(at.bias)));
+    return with_adapter(parameters, at, adapters_, x, conv1d(x, parameters.leaf(at.weight), parameters.leaf(at.bias)));
   };
   const at::Tensor mixed = apply(block.attention, layer_norm(parameters, block.norm_1, x_BTH));
   const auto qkv = mixed.split(config_.hidden_size, -1);

@@ -17,9 +17,10 @@ namespace intarsia::models::gpt2 {
 class Gpt2 final : public Model {
  public:
   Gpt2(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
-       double lora_scale = 0);
+       AdapterRule adapters = {});
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override;
+  void set_sample_places(std::vector<std::int64_t> places) override { adapters_.places = std::move(places); }
 
  private:
   struct Block {
@@ -33,7 +34,7 @@ class Gpt2 final : public Model {
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;
-  double lora_scale_;
+  AdapterRule adapters_;
   int embed_, positions_, embed_unit_;
   Linear norm_;
   int head_unit_;

@@ -24,10 +24,10 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 }  // namespace
 
 Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
-             double lora_scale)
+             AdapterRule adapters)
     : config_(config),
       recompute_(recompute),
-      lora_scale_(lora_scale),
+      adapters_(std::move(adapters)),
       embed_(param_of(spec, "model.embed_tokens.weight")),
       embed_unit_(unit_of(spec, embed_)),
       norm_(param_of(spec, "model.norm.weight")),
@@ -95,7 +95,7 @@ at::Tensor Llama::rms_norm(const at::Tensor& x, const at::Tensor& weight) const 
 at::Tensor Llama::linear(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const {
   const at::Tensor y = at.bias == kNoParam ? at::linear(x, parameters.leaf(at.weight))
                                            : at::linear(x, parameters.leaf(at.weight), parameters.leaf(at.bias));
-  return with_adapter(parameters, at, lora_scale_, x, y);
+  return with_adapter(parameters, at, adapters_, x, y);
 }
 
 at::Tensor Llama::attention(const nn::Parameters& parameters, const Block& block, const Places& places,

@@ -17,9 +17,10 @@ namespace intarsia::models::llama {
 class Llama final : public Model {
  public:
   Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
-        double lora_scale = 0);
+        AdapterRule adapters = {});
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override;
+  void set_sample_places(std::vector<std::int64_t> places) override { adapters_.places = std::move(places); }
 
  private:
   struct Block {
@@ -45,7 +46,7 @@ class Llama final : public Model {
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;
-  double lora_scale_;
+  AdapterRule adapters_;
   int embed_, embed_unit_, norm_, head_unit_;
   int head_;  // parameter of the head: lm_head.weight, or the embedding when tied
   std::vector<Block> blocks_;

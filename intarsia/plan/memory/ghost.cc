@@ -184,6 +184,17 @@ Ghost GhostTape::neg(const Ghost& x) {
   });
 }
 
+Ghost GhostTape::drop_out(const Ghost& x) {
+  const Ghost mask = empty(x.numel, DType::kBool);
+  Ghost out = empty(x.numel, x.dtype);
+  elementwise(out, 3);
+  return record(std::move(out), {x}, [this](const Ghost& grad) {
+    const Ghost drawn = empty(grad.numel, DType::kBool);
+    elementwise(grad, 3);
+    return Gradients{empty(grad.numel, grad.dtype)};
+  });
+}
+
 Ghost GhostTape::slice(const Ghost& x, std::int64_t numel) {
   Ghost out = x;
   out.numel = numel;

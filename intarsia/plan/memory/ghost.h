@@ -75,6 +75,8 @@ class GhostTape {
   Ghost mul(const Ghost& a, const Ghost& b);
   Ghost neg(const Ghost& x);
   Ghost scale(const Ghost& x) { return neg(x); }  // by a number: makes the same, saves nothing
+  // Some elements zero, the others scaled: drawn as bytes that go at once, in backward again.
+  Ghost drop_out(const Ghost& x);
   // The first `numel` elements; backward makes a whole tensor of zeros and copies into it.
   Ghost slice(const Ghost& x, std::int64_t numel);
   // A copy of what a view shows (reshape of something that is not contiguous).
