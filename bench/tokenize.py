@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--text", nargs="+", type=pathlib.Path)
     parser.add_argument("tokenizers", nargs="*")
-    flags = parser.parse_args()
+    flags = parser.parse_intermixed_args()
     import tokenizers
 
     print(f"tokenizers {tokenizers.__version__}; {flags.megabytes} MB; user CPU seconds, one thread")

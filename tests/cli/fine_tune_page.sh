@@ -11,7 +11,7 @@ awk '{while (match($0, /--steps [0-9]+/)) {n = substr($0, RSTART + 8, RLENGTH - 
         $0 = substr($0, 1, RSTART - 1) "--steps_ " n substr($0, RSTART + RLENGTH)} gsub(/--steps_/, "--steps"); print}' \
   "$folder/all" > "$folder/page.sh"
 mkdir "$folder/home"
-(cd "$folder/home" && BLOCKS=$folder/blocks PATH="$bin:$PATH" timeout 160 bash -euo pipefail "$folder/page.sh" < /dev/null) \
+(cd "$folder/home" && BLOCKS=$folder/blocks PATH="$bin:$PATH" timeout 160 bash -eu "$folder/page.sh" < /dev/null) \
   > "$folder/stdout" 2> "$folder/stderr"
 code=$?
 [ $code -eq 0 ] || failed "$(printf 'block %s ended with %s:\n%s' "$(wc -l < "$folder/blocks")" $code "$(tail -c 2000 "$folder/stderr")")"
