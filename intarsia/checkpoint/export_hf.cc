@@ -187,7 +187,7 @@ void export_adapter(Engine& engine, const plan::LoraPlan& lora, const std::strin
                           formats::adapter_config_text({.r = lora.r,
                                                         .alpha = lora.alpha,
                                                         .scale = lora.scale(),
-                                                        .dropout = engine.plan().adapter_dropout,
+                                                        .dropout = lora.dropout,
                                                         .targets = lora.targets,
                                                         .base_model = base,
                                                         .transposed = model.family == "gpt2"}));

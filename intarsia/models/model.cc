@@ -48,7 +48,7 @@ std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::R
   INTARSIA_INVARIANT((lora.r > 0) == plan::has_adapters(plan.model), "adapters of rank ", lora.r,
                      " do not belong to these parameters");
   std::unique_ptr<Model> model =
-      make_family(config, plan, {.scale = lora.scale(), .dropout = plan.adapter_dropout, .seed = plan.seed});
+      make_family(config, plan, {.scale = lora.scale(), .dropout = lora.dropout, .seed = plan.seed});
   if (!plan.autocast) return model;
   return std::make_unique<AutocastModel>(std::move(model), *plan.autocast, tensor::device_type(plan.device));
 }

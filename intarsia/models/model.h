@@ -35,8 +35,9 @@ class Model {
   virtual void set_sample_places(std::vector<std::int64_t> places) = 0;
 };
 
-// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation, autocast and
-// dropout. `lora` gives the factor of adapters, if plan.model has any. Errors: kUnsupported for an unknown family.
+// The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast. `lora`
+// gives the factor and the dropout of adapters, if plan.model has any.
+// Errors: kUnsupported for an unknown family.
 std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::RunPlan& plan,
                                   const plan::LoraPlan& lora = {});
 

@@ -62,8 +62,10 @@ std::vector<LoraTarget> lora_targets(const ModelSpec& model) {
 
 LoraPlan lora_plan(const config::LoraConfig& config, const ModelSpec& model) {
   if (config.r == 0) return {};
-  return {
-      .r = config.r, .alpha = config.alpha, .targets = config.targets.empty() ? usual_targets(model) : config.targets};
+  return {.r = config.r,
+          .alpha = config.alpha,
+          .dropout = config.dropout,
+          .targets = config.targets.empty() ? usual_targets(model) : config.targets};
 }
 
 void add_lora(const config::LoraConfig& config, ModelSpec& model) {

@@ -20,6 +20,7 @@ namespace intarsia::plan {
 struct LoraPlan {
   std::int64_t r = 0;  // 0: the model has no adapters
   double alpha = 0;
+  double dropout = 0;  // share of its inputs that an adapter does not see while it is trained
   std::vector<std::string> targets;
   double scale() const { return r > 0 ? alpha / static_cast<double>(r) : 0; }
 };

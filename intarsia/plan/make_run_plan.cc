@@ -233,7 +233,6 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.schedule = schedule_of(config);
   if (plan.schedule.total_steps == 0) plan.schedule.total_steps = steps;
   plan.recompute = recompute_of(config);
-  if (config.lora.r > 0) plan.adapter_dropout = config.lora.dropout;
   if (config.autocast) plan.autocast = dtype_of(*config.autocast);
   plan.seed = config.run.seed;
   plan.threads = std::max(1, config.run.threads);

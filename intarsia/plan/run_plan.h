@@ -59,7 +59,6 @@ struct RunPlan {
   OptimizerPlan optimizer;
   LrSchedule schedule;
   RecomputePlan recompute;
-  double adapter_dropout = 0;  // share of its inputs that an adapter does not see while it is trained
   std::uint64_t seed = 42;
   int threads = 1;  // intra-op threads of a rank
   // The same bits in every layout of a chain: sums form one binary tree over the window's micro_batch-sized logical

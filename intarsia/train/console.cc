@@ -35,7 +35,7 @@ std::string count(std::int64_t value);
 // A line for adapters; empty without.
 std::string lora_line(const TrainJob& job) {
   if (job.lora.r == 0) return "";
-  const double dropout = job.plan.adapter_dropout;
+  const double dropout = job.lora.dropout;
   std::int64_t trained = 0;
   for (const plan::ParamSpec& param : job.plan.model.params) trained += param.frozen ? 0 : param.numel();
   return concat("adapters   LoRA of rank ", job.lora.r, ", alpha ", shortest(job.lora.alpha),

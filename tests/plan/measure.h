@@ -72,7 +72,7 @@ inline Measured measure(const Case& c) {
   job.plan = plan_of(c);
   job.lora = plan::lora_plan(c.lora, job.plan.model);
   Measured result;
-  result.replay = plan::replay_step(job.plan, c.model, c.isolated);
+  result.replay = plan::replay_step(job.plan, c.model, c.isolated, c.lora.dropout > 0);
   std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(c.ranks));
   comm::run_ranks(c.ranks,
                   [&](comm::Communicator& inner) {

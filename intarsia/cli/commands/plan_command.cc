@@ -168,6 +168,7 @@ int plan_command(int argc, char** argv) {
   request.run =
       plan::make_run_plan(resolved.config, model.config, seq_len, std::max<std::int64_t>(1, resolved.config.run.steps));
   request.isolated = resolved.config.run.pack == config::Pack::kIsolate;
+  request.adapters_drop = resolved.config.lora.dropout > 0;
   request.margin = flags.margin;
   for (const config::Problem& problem : check_trainable(resolved)) request.refusals.push_back(problem.text());
   request.local_ranks = request.run.ranks;

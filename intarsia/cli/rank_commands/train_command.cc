@@ -42,7 +42,7 @@ int threads_of(const RankSource& source, int asked) {
 // Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
 std::string predict_memory(const RankSource& source, train::TrainJob& job) {
   const int local_ranks = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
-  plan::StepReplay replay = plan::replay_step(job.plan, job.model, job.dataset->is_isolated());
+  plan::StepReplay replay = plan::replay_step(job.plan, job.model, job.dataset->is_isolated(), job.lora.dropout > 0);
   if (job.loop.background_save && job.loop.save_every > 0)
     replay.peak.total += checkpoint::snapshot_bytes(job.plan);  // kept from the first save on
   const plan::HostNeed need = plan::host_need(replay, local_ranks);

@@ -33,7 +33,7 @@ Ghost GhostModel::linear(const std::string& name, const Ghost& x, bool stops) {
   tape_.set_stopped(stops && !a);
   const Ghost y = tape_.linear(x, leaf(name + ".weight"), rows_, bias ? leaf(*bias) : Ghost{});
   if (!a) return y;
-  const Ghost read = plan_.adapter_dropout > 0 ? tape_.drop_out(x) : x;
+  const Ghost read = batch_.adapters_drop ? tape_.drop_out(x) : x;
   const Ghost inner = tape_.scale(tape_.linear(read, leaf(*a), rows_));
   tape_.set_stopped(stops);
   return tape_.add(y, tape_.linear(inner, leaf(lora_b_name(name)), rows_));

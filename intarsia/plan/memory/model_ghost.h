@@ -28,7 +28,8 @@ class GhostEvents {
 struct GhostBatch {
   std::int64_t samples = 1;
   std::int64_t length = 1;
-  bool isolated = false;  // samples hold several documents, none of which sees another
+  bool isolated = false;       // samples hold several documents, none of which sees another
+  bool adapters_drop = false;  // adapters have dropout
 };
 
 // Where a model's ghosts go, and whose they are. All outlive it.

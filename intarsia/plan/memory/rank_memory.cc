@@ -17,9 +17,11 @@ namespace {
 // shard/engine.cc, reducer.cc and gather_ring.cc with ghosts.
 class GhostEngine final : public GhostEvents {
  public:
-  GhostEngine(const RunPlan& plan, bool isolated, Ledger& ledger, GhostTape& tape, StepReplay& replay)
+  GhostEngine(const RunPlan& plan, bool isolated, bool adapters_drop, Ledger& ledger, GhostTape& tape,
+              StepReplay& replay)
       : plan_(plan),
         isolated_(isolated),
+        adapters_drop_(adapters_drop),
         ledger_(ledger),
         tape_(tape),
         replay_(replay),
@@ -68,7 +70,8 @@ class GhostEngine final : public GhostEvents {
 
   void micro_step(const formats::HfConfig& config, int micro) {
     micro_ = micro;
-    const GhostBatch batch{.samples = plan_.micro_batch, .length = plan_.seq_len, .isolated = isolated_};
+    const GhostBatch batch{
+        .samples = plan_.micro_batch, .length = plan_.seq_len, .isolated = isolated_, .adapters_drop = adapters_drop_};
     const Holding before = tape_.set_holding(Holding::kTemporaries);
     const std::int64_t columns = isolated_ ? 3 : 2;  // ids, labels, positions
     const Ghost ids = tape_.empty(columns * batch.samples * batch.length, DType::kI64);
@@ -270,7 +273,7 @@ class GhostEngine final : public GhostEvents {
   }
 
   const RunPlan& plan_;
-  bool isolated_;
+  bool isolated_, adapters_drop_;
   Ledger& ledger_;
   GhostTape& tape_;
   StepReplay& replay_;
@@ -302,11 +305,11 @@ std::string_view action_name(ActionKind kind) {
 
 std::int64_t StepReplay::peak_bytes() const { return std::max({peak.total, load_peak, export_peak}); }
 
-StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated) {
+StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated, bool adapters_drop) {
   StepReplay replay;
   Ledger ledger;
   GhostTape tape(ledger);
-  GhostEngine engine(plan, isolated, ledger, tape, replay);
+  GhostEngine engine(plan, isolated, adapters_drop, ledger, tape, replay);
   const Holding before = tape.set_holding(Holding::kTemporaries);
   const std::int64_t table_bytes = model_table_bytes(config, plan, isolated);
   const Ghost tables = tape.empty(std::max<std::int64_t>(table_bytes, 1), DType::kU8);

@@ -43,7 +43,9 @@ struct StepReplay {
 
 // Replays one update of `plan`. `config` must be the model of plan.model. With mapped parameters the host's one copy is
 // divided among its ranks, as the meter does. `isolated`: samples hold several documents, none of which sees another.
+// `adapters_drop`: adapters have dropout.
 // Source: ZeRO (arXiv 1910.02054), sections 3 and 5; docs/plan.md.
-StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated = false);
+StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated = false,
+                       bool adapters_drop = false);
 
 }  // namespace intarsia::plan

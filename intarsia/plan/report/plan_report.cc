@@ -33,7 +33,7 @@ PlanReport make_report(const ReportRequest& request) {
     const RunPlan run = in_stage(request.run, stage);
     StageMemory& row = report.stages.emplace_back();
     row.stage = stage;
-    row.replay = replay_step(run, request.config, request.isolated);
+    row.replay = replay_step(run, request.config, request.isolated, request.adapters_drop);
     row.need = host_need(row.replay, request.local_ranks);
     row.fits = request.limit.bytes == 0 ||
                static_cast<double>(row.need.host) <= (1 - request.margin) * static_cast<double>(request.limit.bytes);

@@ -45,7 +45,8 @@ struct ReportRequest {
   std::string model;
   formats::HfConfig config;
   RunPlan run;
-  bool isolated = false;  // documents of one sample do not see each other
+  bool isolated = false;       // documents of one sample do not see each other
+  bool adapters_drop = false;  // adapters have dropout
   int local_ranks = 1;
   MemoryLimit limit;
   double margin = 0.05;
