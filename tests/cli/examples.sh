@@ -6,7 +6,7 @@ program=$1
 run "$program" example ls
 check 'the list' test $code -eq 0
 list=$(grep -E '^[a-z]+ +[A-Z]' "$folder/stdout")
-check 'has four jobs' test "$(wc -l <<< "$list")" -ge 4
+check 'has five jobs' test "$(wc -l <<< "$list")" -ge 5
 fails 2 'no example pretrian; did you mean pretrain?' "$program" example cp pretrian "$folder/x"
 fails 2 'no example ../jobs' "$program" example cp ../jobs "$folder/x"
 fails 2 'is not an empty folder' "$program" example cp pretrain tests
