@@ -375,7 +375,8 @@ Json resolved_config_json(const Resolved& resolved) {
   for (auto at = settings.begin(); at != settings.end();) {
     const bool unset = (at->is_string() && at->get<std::string>().empty()) || (at->is_array() && at->empty()) ||
                        (at.key() == "steps" && *at == 0) || (at.key() == "seq_len" && *at == 0) ||
-                       (at.key() == "dump_step" && config.run.dump_gradients.empty());
+                       (at.key() == "dump_step" && config.run.dump_gradients.empty()) ||
+                       (at.key().starts_with("resize_vocab") && !config.run.resize_vocab);
     at = unset ? settings.erase(at) : std::next(at);
   }
   if (schedule.source == Source::kConfig) {

@@ -197,6 +197,20 @@ TEST(Resolve, WithoutAFileFlagsAndDefaultsSuffice) {
   EXPECT_EQ(resolved_config_json(again), resolved_config_json(resolved));
 }
 
+TEST(Resolve, AVocabularyOfAnotherSizeIsANumberOrTheTokenizers) {
+  const auto rows = [](std::vector<FlagValue> flags) {
+    const Resolved resolved = with(R"({"train_batch_size": 4})", std::move(flags));
+    const Resolved again = with(resolved_config_json(resolved).dump());
+    EXPECT_EQ(resolved_config_json(again), resolved_config_json(resolved));
+    EXPECT_EQ(again.config.run.resize_vocab, resolved.config.run.resize_vocab);
+    EXPECT_EQ(again.config.run.resize_vocab_multiple, resolved.config.run.resize_vocab_multiple);
+    return resolved.config.run.resize_vocab;
+  };
+  EXPECT_EQ(rows({}), std::nullopt);
+  EXPECT_EQ(rows({flag("--resize-vocab", {"12"})}), 12);
+  EXPECT_EQ(rows({flag("--resize-vocab", {"tokenizer"}), flag("--pad_to_multiple_of", {"64"})}), 0);
+}
+
 TEST(Resolve, ClippingThatATrainerAsksForIsNeverIgnored) {
   const Scratch trainer("resolve_test_clip.json", R"({"max_grad_norm": 1e-9})");
   const Resolved resolved =
