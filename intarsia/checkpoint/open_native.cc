@@ -37,6 +37,7 @@ formats::LogicalCheckpoint open_native(const std::string& path, bool verify) {
   contents.ranks = manifest.ranks;
   contents.state = state_of(manifest);
   contents.config = manifest.model_config;
+  contents.run_config = manifest.config;
   for (const StoredTensor& tensor : manifest.tensors)
     contents.tensors.push_back({.name = tensor.name,
                                 .kind = std::string(kind_name(tensor.kind)),

@@ -65,8 +65,7 @@ std::string resolve_shard(const std::string& index_path, const fs::path& folder,
 }
 
 void refuse_other_kinds(const std::string& directory) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : io::list_directory(directory)) {
     INTARSIA_CHECK(kUnsupported, !name.ends_with(".gguf"), printable(directory), " has no ", kSingleName, " but ",
                    printable(name), "; convert it once: intarsia convert ", printable(name), " NEW --to hf");
     for (const char* suffix : {".pt", ".pth", ".msgpack", ".h5"})

@@ -154,6 +154,16 @@ std::string parent_directory(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+std::vector<std::string> list_directory(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) fail_io("list the folder", path, error.value());
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string read_text_file(const std::string& path, std::uint64_t max_bytes) {
   const Fd fd = open_read(path);
   const std::uint64_t size = file_size(fd, path);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace intarsia::io {
 
@@ -70,6 +71,9 @@ void rename_path(const std::string& from, const std::string& to);
 
 // The folder that `path` lies in ("." when it names none).
 std::string parent_directory(const std::string& path);
+
+// The names in a folder, sorted. Errors: kIo when it is none or cannot be listed.
+std::vector<std::string> list_directory(const std::string& path);
 
 // All of a regular file. Errors: kIo; kFormat when it has more than `max_bytes`.
 std::string read_text_file(const std::string& path, std::uint64_t max_bytes);

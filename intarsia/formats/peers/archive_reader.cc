@@ -1,12 +1,14 @@
 #include "intarsia/formats/peers/archive_reader.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/formats/float_cast.h"
+#include "intarsia/io/file.h"
 
 namespace intarsia::formats {
 namespace {
@@ -41,6 +43,22 @@ std::string path_inside(const std::string& folder, const std::string& name, cons
   const auto [end, position] = std::mismatch(root.begin(), root.end(), target.begin(), target.end());
   if (end != root.end() || position == target.end()) refuse("a link that leaves the folder");
   return (fs::path(folder) / relative).string();
+}
+
+std::string highest_numbered(const std::string& folder, std::string_view prefix,
+                             const std::function<bool(const std::string&)>& is_one) {
+  std::string best;
+  std::int64_t highest = -1;
+  for (const std::string& name : io::list_directory(folder)) {
+    std::int64_t number = 0;
+    if (!name.starts_with(prefix)) continue;
+    const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
+    if (error != std::errc() || end != name.data() + name.size() || number <= highest) continue;
+    if (!is_one((fs::path(folder) / name).string())) continue;
+    highest = number;
+    best = name;
+  }
+  return best;
 }
 
 std::size_t ArchiveFile::add_to(CheckpointContents& contents) const {
@@ -109,7 +127,7 @@ std::vector<std::int64_t> sizes_of(const PickleValue& value, const std::string& 
 
 std::map<std::string, double> group_numbers(const PickleValue& group) {
   std::map<std::string, double> out;
-  for (const char* key : {"lr", "eps", "weight_decay"})
+  for (const char* key : {"lr", "initial_lr", "eps", "weight_decay"})
     if (const auto value = group.find(key); value && value->number()) out[key] = *value->number();
   const auto betas = group.find("betas");
   if (betas && betas->size() == 2 && (*betas)[0].number() && (*betas)[1].number()) {

@@ -1,8 +1,10 @@
 // Helpers of the peers' readers: files of torch.save and the plain values in them. Internal to formats.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "intarsia/formats/peers/logical_checkpoint.h"
@@ -14,6 +16,11 @@ namespace intarsia::formats {
 // The file that `name`, which stands in `where`, means in `folder`, links followed. Errors: kFormat when it leaves the
 // folder, kIo when it is not there.
 std::string path_inside(const std::string& folder, const std::string& name, const std::string& where);
+
+// Of the entries of `folder` that are called `prefix` and a decimal number, the name of the one with the highest number
+// of which `is_one` holds, given its path; empty: none. Errors: kIo when the folder cannot be listed.
+std::string highest_numbered(const std::string& folder, std::string_view prefix,
+                             const std::function<bool(const std::string&)>& is_one);
 
 // A mapped file of torch.save. Storages are not compared with their checksums: LogicalCheckpoint::verify() does that.
 class ArchiveFile {

@@ -1,15 +1,16 @@
 #include "intarsia/formats/peers/dcp_checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <set>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/peers/accelerate_files.h"
 #include "intarsia/formats/peers/archive_reader.h"
 #include "intarsia/formats/peers/dcp_metadata.h"
 #include "intarsia/formats/tensor_file.h"
+#include "intarsia/io/file.h"
 
 namespace intarsia::formats {
 namespace {
@@ -185,7 +186,7 @@ class DcpFolder {
   void read_group(const Meaning& meaning, const PickleValue& value) {
     ParameterGroup& group = groups_[meaning.name];
     const std::string& field = meaning.field;
-    if ((field == "lr" || field == "eps" || field == "weight_decay") && value.number())
+    if ((field == "lr" || field == "initial_lr" || field == "eps" || field == "weight_decay") && value.number())
       group.numbers[field] = *value.number();
     if (field == "betas" && value.size() == 2 && value[0].number() && value[1].number()) {
       group.numbers["beta1"] = *value[0].number();
@@ -196,7 +197,8 @@ class DcpFolder {
         if (value[i].text()) group.names.emplace_back(*value[i].text());
   }
 
-  // With flattened optimizer keys each parameter is a group of its own; equal ones are put together.
+  // With flattened optimizer keys each parameter is a group of its own; equal ones are put together. Where the groups
+  // stand there too, as write_dcp has them, they are taken.
   void finish_groups() {
     std::map<std::map<std::string, double>, std::vector<std::string>> merged;
     for (auto& [name, group] : groups_) {
@@ -207,6 +209,7 @@ class DcpFolder {
         merged[group.numbers].push_back(name);
       }
     }
+    if (!contents_.state.groups.empty()) return;
     for (auto& [numbers, names] : merged) contents_.state.groups.push_back({std::move(names), numbers});
   }
 
@@ -226,38 +229,23 @@ bool is_dcp_folder(const fs::path& path) {
   std::error_code error;
   if (has(path / ".metadata")) return true;
   if (!fs::is_directory(path, error)) return false;
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.path().extension() == ".distcp") return true;
+  for (const std::string& name : io::list_directory(path.string()))
+    if (name.ends_with(".distcp")) return true;
   return false;
 }
 
 // torchtitan's step-N of the highest N; empty: none.
 fs::path last_step(const fs::path& path) {
-  fs::path best;
-  std::int64_t highest = -1;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string name = entry.path().filename().string();
-    std::int64_t step = 0;
-    if (!name.starts_with("step-") || !has(entry.path() / ".metadata")) continue;
-    const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-    if (error == std::errc() && end == name.data() + name.size() && step > highest) {
-      highest = step;
-      best = entry.path();
-    }
-  }
-  return best;
+  const std::string name = highest_numbered(
+      path.string(), "step-", [](const std::string& folder) { return has(fs::path(folder) / ".metadata"); });
+  return name.empty() ? fs::path() : path / name;
 }
 
 void read_accelerate(const std::string& path, CheckpointContents& contents) {
   contents.format = "PyTorch DCP (Accelerate)";
   DcpFolder((fs::path(path) / "pytorch_model_fsdp_0").string(), contents).read();
   if (has(fs::path(path) / "optimizer_0")) DcpFolder((fs::path(path) / "optimizer_0").string(), contents).read();
-  for (const char* name : {"scheduler.bin", "scheduler.pt"}) {
-    if (!has(fs::path(path) / name)) continue;
-    const ArchiveFile file(path_inside(path, name, path));
-    file.add_to(contents);
-    contents.state.schedule = dict_numbers(file.root());
-  }
+  read_accelerate_files(path, contents);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "intarsia/formats/peers/dcp_checkpoint.h"
 #include "intarsia/formats/safetensors.h"
 #include "intarsia/formats/strict_json.h"
+#include "intarsia/io/file.h"
 
 namespace intarsia::formats {
 namespace {
@@ -22,10 +23,8 @@ std::map<std::string, std::string> shard_files(const fs::path& folder) {  // nam
   std::map<std::string, std::string> out;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return out;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : io::list_directory(folder.string()))
     if (name.starts_with("shard-") && name.ends_with(".safetensors")) out.emplace(name, name);
-  }
   return out;
 }
 

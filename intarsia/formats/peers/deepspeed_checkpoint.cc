@@ -3,6 +3,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/formats/peers/deepspeed_reader.h"
+#include "intarsia/io/file.h"
 
 namespace intarsia::formats {
 namespace {
@@ -34,16 +35,15 @@ void read_deepspeed_universal(const DeepSpeedFiles& files, const DeepSpeedModel&
     for (const NamedShape& param : group) shapes.emplace(param.name, &param);
   const fs::path zero = fs::path(files.folder) / "zero";
   std::int64_t step = 0;
-  std::map<std::string, fs::path> folders;  // by name, so that the order is the same everywhere
-  for (const auto& entry : fs::directory_iterator(zero))
-    if (entry.is_directory()) folders.emplace(entry.path().filename().string(), entry.path());
+  std::map<std::string, fs::path> folders;
+  for (const std::string& name : io::list_directory(zero.string()))
+    if (fs::is_directory(zero / name)) folders.emplace(name, zero / name);
   for (const auto& [name, folder] : folders) {
     const auto known = shapes.find(name);
     const NamedShape* shape = known == shapes.end() ? nullptr : known->second;
     std::map<std::string, std::string> states;
-    for (const auto& file : fs::directory_iterator(folder))
-      if (file.path().extension() == ".pt")
-        states.emplace(file.path().stem().string(), file.path().filename().string());
+    for (const std::string& file : io::list_directory(folder.string()))
+      if (file.ends_with(".pt")) states.emplace(file.substr(0, file.size() - 3), file);
     INTARSIA_CHECK(kFormat, states.contains("fp32"), printable(folder.string()),
                    " lacks fp32.pt, the parameter's values; was the checkpoint copied completely?");
     for (const auto& [kind, file] : states) {

@@ -73,8 +73,7 @@ bool is_deepspeed(const std::string& path) {
   if (!fs::is_directory(path, error)) return false;
   if (is_there(fs::path(path) / "latest_universal")) return true;
   bool has_tag_file = false;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : io::list_directory(path)) {
     if (is_model_file(name) || is_optimizer_file(name)) return true;
     has_tag_file = has_tag_file || name == "latest";
   }
@@ -92,8 +91,7 @@ DeepSpeedFiles find_deepspeed_files(const std::string& path) {
   out.is_universal = fs::is_directory(fs::path(out.folder) / "zero", error);
   std::map<int, std::string> partitioned, optimizer, optimizer_bf16;
   std::string single;
-  for (const auto& entry : fs::directory_iterator(out.folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : io::list_directory(out.folder)) {
     if (!is_model_file(name) && !is_optimizer_file(name)) continue;
     const auto refuse = [&](const char* what) {
       fail(ErrorKind::kUnsupported, printable(out.folder), " has ", printable(name), ", a file of ", what,

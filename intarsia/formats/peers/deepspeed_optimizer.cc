@@ -147,7 +147,11 @@ void read_deepspeed_numbers(const TorchArchive& archive, const PickleValue& stat
                     .dynamic = number("dynamic", 0) != 0,
                     .hysteresis_left = integer("cur_hysteresis", 1),
                     .iteration = integer("cur_iter", 0),
-                    .last_overflow = integer("last_overflow_iter", -1)};
+                    .last_overflow = integer("last_overflow_iter", -1),
+                    .window = integer("scale_window", 1000),
+                    .hysteresis = integer("delayed_shift", 2),
+                    .min = number("min_scale", 1),
+                    .consecutive_hysteresis = number("consecutive_hysteresis", 0) != 0};
 }
 
 DeepSpeedOptimizer read_deepspeed_optimizer(const std::string& path, bool is_first, const DeepSpeedModel& model,

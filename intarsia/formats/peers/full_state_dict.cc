@@ -6,6 +6,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/formats/model_directory.h"
+#include "intarsia/formats/peers/accelerate_files.h"
 #include "intarsia/formats/peers/archive_reader.h"
 #include "intarsia/formats/safetensors.h"
 
@@ -145,12 +146,8 @@ LogicalCheckpoint open_full_folder(const std::string& path) {
     contents.state.no_optimizer_state.clear();
     read_optimizer(optimizer, optimizer.add_to(contents), optimizer.root(), contents);
   }
-  if (fs::exists(fs::path(path) / "scheduler.bin", error)) {
-    const ArchiveFile schedule(path_inside(path, "scheduler.bin", path));
-    schedule.add_to(contents);
-    contents.state.schedule = dict_numbers(schedule.root());
-  }
-  contents.state.step = contents.state.updates;
+  read_accelerate_files(path, contents);
+  if (!contents.state.step) contents.state.step = contents.state.updates;
   return LogicalCheckpoint(std::move(contents));
 }
 

@@ -46,8 +46,8 @@ void for_each_run(const LogicalTensor& tensor, const TensorPiece& piece,
 // A group of the optimizer: what it says about the weights in it.
 struct ParameterGroup {
   std::vector<std::string> names = {};
-  std::map<std::string, double> numbers =
-      {};  // "lr" (that of the next update), "beta1", "beta2", "eps", "weight_decay"
+  std::map<std::string, double> numbers = {};  // "lr" (that of the next update), "initial_lr" (the schedule's base),
+                                               // "beta1", "beta2", "eps", "weight_decay"
 };
 
 // DeepSpeed's words, which optim::LossScaleState follows.
@@ -57,6 +57,10 @@ struct LossScaleRecord {
   std::int64_t hysteresis_left = 0;
   std::int64_t iteration = 0;
   std::int64_t last_overflow = -1;
+  // Of a dynamic one, where the format tells; a run that goes on takes its own settings.
+  std::int64_t window = 1000, hysteresis = 2;
+  double min = 1;
+  bool consecutive_hysteresis = false;
 };
 
 // The numbers of the training state; absent where the format does not tell.
@@ -89,7 +93,8 @@ struct CheckpointContents {
   std::vector<LogicalTensor> tensors;
   std::map<std::string, std::string> aliases;  // other name of a tied weight -> the name it is stored under
   TrainingState state;
-  std::string config = {};  // text of the model's config.json, where the checkpoint itself has it
+  std::string config = {};      // text of the model's config.json, where the checkpoint itself has it
+  std::string run_config = {};  // of one of ours: the resolved configuration, JSON
 };
 
 // Invariant: every tensor's pieces cover it, do not meet, and lie inside their files as the files were when opened;
@@ -109,6 +114,7 @@ class LogicalCheckpoint {
   const std::map<std::string, std::string>& aliases() const { return contents_.aliases; }
   const TrainingState& state() const { return contents_.state; }
   const std::string& config() const { return contents_.config; }
+  const std::string& run_config() const { return contents_.run_config; }
 
   // Null when there is no such tensor.
   const LogicalTensor* find(std::string_view kind, std::string_view name) const;

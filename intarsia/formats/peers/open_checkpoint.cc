@@ -4,9 +4,11 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/peers/archive_reader.h"
 #include "intarsia/formats/peers/dcp_checkpoint.h"
 #include "intarsia/formats/peers/deepspeed_reader.h"
 #include "intarsia/formats/peers/full_state_dict.h"
+#include "intarsia/io/file.h"
 
 namespace intarsia::formats {
 namespace {
@@ -26,15 +28,18 @@ void refuse_by_name(const std::string& folder) {
   for (const char* name : {"latest_checkpointed_iteration.txt", "model_optim_rng.pt"})
     if (has(folder, name)) megatron(name);
   if (has(folder, "common.pt") && has(folder, "metadata.json")) megatron("common.pt");
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (has(entry.path().string(), "model_optim_rng.pt")) megatron(name + "/model_optim_rng.pt");
+  for (const std::string& name : io::list_directory(folder)) {
+    if (has((fs::path(folder) / name).string(), "model_optim_rng.pt")) megatron(name + "/model_optim_rng.pt");
     INTARSIA_CHECK(kUnsupported,
                    !(name.starts_with("pytorch_model") && name.find("_rank") != name.npos && name.ends_with(".bin")),
                    printable(folder), " has ", printable(name),
                    ": a LOCAL_STATE_DICT of FSDP, whose layout only that run knows, is not read; save with "
                    "SHARDED_STATE_DICT or FULL_STATE_DICT");
   }
+}
+
+bool is_one(const std::string& path) {
+  return is_deepspeed(path) || is_dcp(path) || is_full_folder(path) || is_dcp_safetensors(path);
 }
 
 bool has_hf_weights(const std::string& folder) {
@@ -44,18 +49,30 @@ bool has_hf_weights(const std::string& folder) {
 
 }  // namespace
 
-bool is_peer_checkpoint(const std::string& path) {
-  return is_deepspeed(path) || is_dcp(path) || is_full_folder(path) || is_dcp_safetensors(path);
+std::string find_peer_checkpoint(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error) || is_one(path)) return path;
+  const std::string inner = (fs::path(path) / "checkpoints").string();
+  for (const std::string& folder : {path, inner}) {
+    if (!fs::is_directory(folder, error)) continue;
+    for (const char* prefix : {"global_step", "checkpoint-", "checkpoint_"})
+      if (const std::string name = highest_numbered(folder, prefix, is_one); !name.empty())
+        return (fs::path(folder) / name).string();
+  }
+  return path;
 }
+
+bool is_peer_checkpoint(const std::string& path) { return is_one(find_peer_checkpoint(path)); }
 
 bool needs_reader(const std::string& path) {
   return !has_hf_weights(path) &&
          (is_peer_checkpoint(path) || is_dcp_safetensors((fs::path(path) / "sharded").string()));
 }
 
-LogicalCheckpoint open_checkpoint(const std::string& path) {
+LogicalCheckpoint open_checkpoint(const std::string& given) {
   std::error_code error;
-  INTARSIA_CHECK(kUsage, fs::exists(path, error), printable(path), ": no such file or folder");
+  INTARSIA_CHECK(kUsage, fs::exists(given, error), printable(given), ": no such file or folder");
+  const std::string path = find_peer_checkpoint(given);
   if (!fs::is_directory(path, error)) {
     if (path.ends_with(".safetensors")) return open_safetensors_weights(path);
     for (const char* suffix : {".pt", ".pth", ".bin"})
