@@ -89,7 +89,7 @@ TEST_F(Find, DamageOfAllIsAnErrorAndNoFreshStart) {
     const std::string message = error_of(ErrorKind::kFormat, [&] { load_newest(root(), run.engine, *run.optimizer); });
     EXPECT_NE(message.find("no checkpoint in " + root() + " can be used; "), std::string::npos) << message;
     EXPECT_NE(message.find("step-10/rank-00001.safetensors has 5 bytes"), std::string::npos) << message;
-    EXPECT_NE(message.find("--fresh"), std::string::npos) << message;
+    EXPECT_NE(message.find("--overwrite"), std::string::npos) << message;
   });
 }
 

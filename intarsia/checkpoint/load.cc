@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/checkpoint/agree.h"
@@ -71,6 +73,11 @@ std::vector<StepFolder> list_together(const std::string& root, comm::Communicato
 
 }  // namespace
 
+bool holds_checkpoints(const std::string& root) {
+  return std::ranges::any_of(list_steps(root),
+                             [](const StepFolder& folder) { return folder.kind != FolderKind::kUnfinished; });
+}
+
 Manifest load_checkpoint(const std::string& path, shard::Engine& engine, optim::Optimizer& optimizer, Verify verify,
                          const Accept& accept) {
   const at::NoGradGuard no_grad;
@@ -103,7 +110,7 @@ Found load_newest(const std::string& root, shard::Engine& engine, optim::Optimiz
   std::string reasons;
   for (const PassedOver& passed : found.passed_over) reasons += concat("; ", passed.reason);
   fail(ErrorKind::kFormat, "no checkpoint in ", printable(root), " can be used", reasons,
-       ". Bring one back, or drop them with --fresh");
+       ". Bring one back, or drop them with --overwrite");
 }
 
 }  // namespace intarsia::checkpoint

@@ -30,6 +30,10 @@ struct Found {
 // checkpoint. Memory: one buffer of 1 MiB. Errors: kIo when `root` cannot be listed.
 Found find_checkpoint(const std::string& root);
 
+// Whether `root` holds a checkpoint, a damaged one too. A missing root holds none. Errors: kIo when it cannot be
+// listed.
+bool holds_checkpoints(const std::string& root);
+
 // Asked on every rank before values are read; throws, on all ranks alike, when the checkpoint is not for this run.
 using Accept = std::function<void(const Manifest&)>;
 

@@ -1,5 +1,6 @@
 #include "intarsia/checkpoint/load.h"
 
+#include <atomic>
 #include <fstream>
 
 #include "intarsia/checkpoint/testing_run.h"
@@ -45,6 +46,54 @@ TEST_F(Load, SavedAndLoadedTwiceIsBitEqualInEveryStageAndNumberOfRanks) {
       }
     }
   }
+}
+
+// behaviours, kind 8: a linear decay from 1 to 0 in 100 steps, saved after 10: the next rate is 0.9, after a second
+// save and load as well.
+TEST_F(Load, TheNextRateIsTheSameAfterAnyNumberOfLoads) {
+  plan::LrSchedule schedule{.kind = plan::ScheduleKind::kHfLinear, .base_lr = 1, .total_steps = 100};
+  run_ranks(2, [&](Communicator& axis) {
+    const plan::RunPlan plan = run_plan(odd_model(), 2, 3);
+    TestRun first(plan, axis);
+    first.optimizer->set_updates(10);
+    save_checkpoint(request(10), first.engine, *first.optimizer);
+    for (const int number : {11, 12}) {
+      TestRun next(plan, axis, 2);
+      const Manifest manifest = load_checkpoint(step(number - 1), next.engine, *next.optimizer);
+      EXPECT_DOUBLE_EQ(schedule.lr_at_update(next.optimizer->updates() + 1), 0.9);
+      EXPECT_EQ(manifest.progress.updates, 10);
+      save_checkpoint(request(number), next.engine, *next.optimizer);
+    }
+  });
+}
+
+// behaviours, kind 9: parameters of 5 and 8 elements, moments of the element's index, saved on 2 ranks, loaded on 3.
+TEST_F(Load, OfFiveAndEightElementsEveryMomentEqualsItsIndexOnThreeRanks) {
+  plan::ModelSpec model;
+  model.units = {{"unit", {0, 1}}};
+  for (const auto& [name, numel] : {std::pair("five", 5), std::pair("eight", 8)})
+    model.params.push_back({.name = name, .shape = {numel}});
+  const auto for_moments = [](TestRun& run, const std::function<void(const LocalPiece&, const at::Tensor&)>& use) {
+    const at::NoGradGuard no_grad;
+    for (const LocalPiece& piece : local_pieces(run.engine, *run.optimizer, Part::kHeld))
+      if (piece.kind == TensorKind::kExpAvg || piece.kind == TensorKind::kExpAvgSq)
+        use(piece, at::arange(piece.elements.begin, piece.elements.end, at::kFloat));
+  };
+  run_ranks(2, [&](Communicator& axis) {
+    TestRun run(run_plan(model, 2, 3), axis);
+    for_moments(run, [](const LocalPiece& piece, const at::Tensor& index) { piece.values.copy_(index); });
+    save_checkpoint(request(1), run.engine, *run.optimizer);
+  });
+  std::atomic<std::int64_t> compared = 0;
+  run_ranks(3, [&](Communicator& axis) {
+    TestRun run(run_plan(model, 3, 3), axis, 2);
+    load_checkpoint(step(1), run.engine, *run.optimizer);
+    for_moments(run, [&](const LocalPiece& piece, const at::Tensor& index) {
+      EXPECT_TRUE(at::equal(piece.values, index)) << piece.stored_name();
+      compared += index.numel();
+    });
+  });
+  EXPECT_EQ(compared, 2 * 13);
 }
 
 struct Shape {

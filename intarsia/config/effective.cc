@@ -256,6 +256,7 @@ Json run(const TrainConfig& config) {
           {"resume", from.resume},
           {"resume_with_changes", from.resume_with_changes},
           {"fresh", from.fresh},
+          {"overwrite", from.overwrite},
           {"log_every", from.log_every},
           {"shuffle", from.shuffle},
           {"pack", word_of("pack", static_cast<std::size_t>(from.pack))},
@@ -370,7 +371,7 @@ Json resolved_config_json(const Resolved& resolved) {
   if (!from.groups.empty()) settings["param_groups"] = param_groups(from);
   if (from.ema_decay > 0) settings["ema"] = {{"decay", from.ema_decay}};
   if (config.lora.r > 0) settings["lora"] = lora(config.lora);
-  for (const char* key : {"ranks", "out", "fresh", "dry_run", "force", "resume", "resume_with_changes"})
+  for (const char* key : {"ranks", "out", "fresh", "overwrite", "dry_run", "force", "resume", "resume_with_changes"})
     settings.erase(key);
   for (auto at = settings.begin(); at != settings.end();) {
     const bool unset = (at->is_string() && at->get<std::string>().empty()) || (at->is_array() && at->empty()) ||

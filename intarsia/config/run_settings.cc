@@ -146,6 +146,7 @@ void resolve_run(Draft& draft) {
   settings.text("resume", run.resume);
   settings.texts("resume_with_changes", run.resume_with_changes);
   settings.on("fresh", run.fresh);
+  settings.on("overwrite", run.overwrite);
   if (draft.result.config.steps_per_print) run.log_every = *draft.result.config.steps_per_print;
   settings.integer("log_every", run.log_every);
   settings.on("shuffle", run.shuffle);

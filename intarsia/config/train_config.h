@@ -127,7 +127,8 @@ struct RunConfig {
   AsyncSave async_save = AsyncSave::kOff;        // training goes on while a checkpoint is written
   std::string resume = "auto";                   // auto, never, or the path of a checkpoint
   std::vector<std::string> resume_with_changes;  // keys that may differ from the run that is resumed
-  bool fresh = false;                            // remove an earlier run's checkpoints in `out` first
+  bool fresh = false;                            // refuse an `out` that holds checkpoints
+  bool overwrite = false;                        // remove an earlier run's checkpoints in `out` first
   std::int64_t log_every = 10;                   // updates between console lines (metrics.jsonl has every update)
   bool shuffle = true;
   Pack pack = Pack::kConcat;

@@ -66,6 +66,7 @@ LoopOptions loop_options(const config::RunConfig& run) {
           .skip_when_saving = run.async_save == config::AsyncSave::kSkip,
           .resume = run.resume,
           .fresh = run.fresh,
+          .overwrite = run.overwrite,
           .leave_reproducible = run.not_reproducible,
           .changes_allowed = run.resume_with_changes,
           .dump_gradients = run.dump_gradients,

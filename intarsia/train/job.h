@@ -24,10 +24,11 @@ struct LoopOptions {
   std::int64_t save_every = 0;
   std::int64_t keep = 2;
   std::int64_t keep_every = 0;
-  bool background_save = false;   // checkpoints during the run are written while it goes on
-  bool skip_when_saving = false;  // one that is due while one is being written is left out; else it waits
-  std::string resume = "auto";    // auto, never, or a checkpoint's path
-  bool fresh = false;
+  bool background_save = false;              // checkpoints during the run are written while it goes on
+  bool skip_when_saving = false;             // one that is due while one is being written is left out; else it waits
+  std::string resume = "auto";               // auto, never, or a checkpoint's path
+  bool fresh = false;                        // refuse a folder that holds checkpoints
+  bool overwrite = false;                    // remove them first
   bool leave_reproducible = false;           // go on with a reproducible run without being so
   std::vector<std::string> changes_allowed;  // keys of the configuration that may differ from a checkpoint's
   std::string dump_gradients;

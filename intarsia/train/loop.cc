@@ -99,7 +99,11 @@ void Loop::open_run() {
     chosen = job_.out.empty() ? new_run_folder(job_.run_name) : job_.out;
     make_run_folder(chosen);
     lock_.emplace(chosen);
-    if (job_.loop.fresh) fs::remove_all(fs::path(chosen) / "checkpoints");
+    const std::string root = (fs::path(chosen) / "checkpoints").string();
+    if (job_.loop.overwrite) fs::remove_all(root);
+    INTARSIA_CHECK(kUsage, !job_.loop.fresh || !checkpoint::holds_checkpoints(root), "--fresh: ", printable(chosen),
+                   " holds checkpoints, which this run would go on from; leave out --fresh, give another folder with "
+                   "--out, or remove them first with --overwrite");
   });
   run_ = checkpoint::broadcast_text(axis_, chosen);
 }

@@ -25,7 +25,8 @@ class Resume {
   Resumed run();
 
  private:
-  Resumed run_from_peer(const std::string& from);
+  std::string root() const;
+  Resumed run_from_peer(const std::string& given);
   void check_unchanged(const Manifest& manifest) const;
   bool leaves_reproducible(const Manifest& manifest) const;
   void check_logical_micro_batches(const Manifest& manifest) const;
@@ -39,6 +40,7 @@ class Resume {
 };
 
 void Resume::check_unchanged(const Manifest& manifest) const {
+  if (manifest.config.empty()) return;  // converted from a peer's, which does not tell
   const bool leaves = leaves_reproducible(manifest);
   std::vector<std::string> changed = changed_keys(
       manifest.config, job_.config_json, job_.plan.schedule.ends_with_the_run(), !job_.plan.reproducible && !leaves);
@@ -50,7 +52,7 @@ void Resume::check_unchanged(const Manifest& manifest) const {
   });
   INTARSIA_CHECK(kConfig, changed.empty(), "the run in ", run_, " was made with other settings: ", join(changed),
                  "; allow them with --resume-with-changes ", join(changed, " "),
-                 ", start in another folder with --out, or drop the old checkpoints with --fresh",
+                 ", start in another folder with --out, or drop the old checkpoints with --overwrite",
                  manifest.logical_micro_batches > 0 && !job_.plan.reproducible
                      ? "; --not-reproducible goes on with this reproducible run in any layout"
                      : "");
@@ -72,6 +74,15 @@ void Resume::check_logical_micro_batches(const Manifest& manifest) const {
                                   manifest.logical_micro_batches));
 }
 
+// The folder whose newest checkpoint is taken; empty: --resume names one itself.
+std::string Resume::root() const {
+  namespace fs = std::filesystem;
+  if (job_.loop.resume == "auto") return (fs::path(run_) / "checkpoints").string();
+  const fs::path given(job_.loop.resume), inner = given / "checkpoints";
+  if (fs::exists(given / checkpoint::kManifestName)) return "";
+  return fs::is_directory(inner) ? inner.string() : given.string();
+}
+
 Resumed Resume::run() {
   progress_.seed = job_.plan.seed;
   if (job_.loop.resume == "never") return {progress_};
@@ -82,10 +93,11 @@ Resumed Resume::run() {
     check_unchanged(manifest);
     check_logical_micro_batches(manifest);
   };
-  const std::string checkpoints = (std::filesystem::path(run_) / "checkpoints").string();
   checkpoint::Found found;
-  if (job_.loop.resume == "auto") {
-    found = checkpoint::load_newest(checkpoints, *assembly_.engine, *assembly_.optimizer, accept);
+  if (const std::string folder = root(); !folder.empty()) {
+    found = checkpoint::load_newest(folder, *assembly_.engine, *assembly_.optimizer, accept);
+    INTARSIA_CHECK(kUsage, found.path || job_.loop.resume == "auto", "--resume ", printable(job_.loop.resume),
+                   " holds no checkpoint");
   } else {
     found.path = job_.loop.resume;
     found.manifest = checkpoint::load_checkpoint(*found.path, *assembly_.engine, *assembly_.optimizer,
@@ -97,6 +109,10 @@ Resumed Resume::run() {
   const std::string from = *found.path;
   const Manifest& manifest = *found.manifest;
   progress_ = manifest.progress;
+  if (manifest.config.empty()) {  // converted: the format that it was in tells neither seed nor, perhaps, data
+    progress_.seed = job_.plan.seed;
+    if (progress_.data_position == 0) progress_.data_position = progress_.step * job_.sampler.global_batch();
+  }
   if (leaves_reproducible(manifest)) {
     progress_.not_reproducible_since = progress_.step;
     if (is_first_)
@@ -114,7 +130,8 @@ Resumed Resume::run() {
 }
 
 // DeepSpeed's or DCP's: weights, state, counters and loss scale go on; the order of the data is this run's own.
-Resumed Resume::run_from_peer(const std::string& from) {
+Resumed Resume::run_from_peer(const std::string& given) {
+  const std::string from = formats::find_peer_checkpoint(given);
   const checkpoint::PeerProgress peer = checkpoint::load_peer(from, *assembly_.engine, *assembly_.optimizer);
   progress_ = peer.progress;
   progress_.seed = job_.plan.seed;

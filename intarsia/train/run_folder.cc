@@ -20,14 +20,37 @@ namespace fs = std::filesystem;
 
 // Settings of the "intarsia" section that decide when something is written or how ranks talk, never what is computed.
 // The number of steps is free: a run may be made longer.
-constexpr std::array kFreeKeys = {"out",           "steps",           "epochs",         "resume",
-                                  "fresh",         "eval_every",      "save_every",     "keep",
-                                  "log_every",     "dry_run",         "threads",        "bind",
-                                  "force",         "backend",         "force_copy",     "comm_timeout_seconds",
-                                  "eval_data",     "dump_step",       "dump_gradients", "resume_with_changes",
-                                  "max_bad_steps", "early_stopping",  "save_best",      "sample_prompts",
-                                  "sample_every",  "sample_tokens",   "sample_chat",    "keep_every",
-                                  "async_save",    "not_reproducible"};
+constexpr std::array kFreeKeys = {"out",
+                                  "steps",
+                                  "epochs",
+                                  "resume",
+                                  "fresh",
+                                  "overwrite",
+                                  "eval_every",
+                                  "save_every",
+                                  "keep",
+                                  "log_every",
+                                  "dry_run",
+                                  "threads",
+                                  "bind",
+                                  "force",
+                                  "backend",
+                                  "force_copy",
+                                  "comm_timeout_seconds",
+                                  "eval_data",
+                                  "dump_step",
+                                  "dump_gradients",
+                                  "resume_with_changes",
+                                  "max_bad_steps",
+                                  "early_stopping",
+                                  "save_best",
+                                  "sample_prompts",
+                                  "sample_every",
+                                  "sample_tokens",
+                                  "sample_chat",
+                                  "keep_every",
+                                  "async_save",
+                                  "not_reproducible"};
 
 bool is_free(const std::string& path) {
   if (path.starts_with("/tensorboard/") || path.starts_with("/csv_monitor/")) return true;

@@ -50,14 +50,16 @@ check 'no gap and no double' test "$(losses "$folder/longer")" = "$(head -20 "$f
 
 # Another learning rate is another run, unless it is allowed.
 other=("${base[@]}" --out "$folder/longer" --steps 24 --lr 1e-3)
-fails 2 'lr|--resume-with-changes|--fresh' "${other[@]}"
+fails 2 'lr|--resume-with-changes|--overwrite' "${other[@]}"
 check 'harmless flags are not listed' test -z "$(grep -E 'log_every|save_every|keep|steps' <<< "$(grep 'error: ' "$folder/stderr" | sed 's/allow them.*//')")"
 run "${other[@]}" --resume-with-changes lr
 check '--resume-with-changes' test $code -eq 0
 check 'it went on' test "$(tail -1 "$folder/longer/metrics.jsonl" | cut -d, -f1)" = '{"step": 24'
 fails 2 'seed' "${base[@]}" --out "$folder/longer" --steps 25 --seed 7 --resume-with-changes lr
-run "${base[@]}" --out "$folder/longer" --steps 3 --fresh
-check '--fresh begins again' test $code -eq 0
+fails 2 '--fresh|longer|--overwrite' "${base[@]}" --out "$folder/longer" --steps 3 --fresh
+check 'and touches nothing' test -n "$(ls "$folder/longer/checkpoints")"
+run "${base[@]}" --out "$folder/longer" --steps 3 --overwrite --fresh
+check '--overwrite begins again' test $code -eq 0
 check 'the metrics of a fresh run are its own' test "$(losses "$folder/longer")" = "$(head -3 "$folder/want")"
 run "${base[@]}" --out "$folder/longer" --steps 3 --resume never
 check '--resume never begins again' test "$code/$(losses "$folder/longer")" = "0/$(head -3 "$folder/want")"

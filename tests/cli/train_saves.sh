@@ -58,5 +58,5 @@ printf x | dd of="$folder/rot/checkpoints/step-8/rank-00001.safetensors" bs=1 se
 expect 0 'step-8 is passed over: |rank-00001.safetensors is damaged: its bytes 0 to ' "${base[@]}" --out "$folder/rot" --steps 10 --ranks 2
 check 'the step before was taken' grep -q 'step-4: step 4' "$folder/stderr"
 for step in "$folder"/rot/checkpoints/step-*; do printf x >> "$step/rank-00000.safetensors"; done
-fails 5 'no checkpoint in|can be used|--fresh' "${base[@]}" --out "$folder/rot" --steps 12 --ranks 2
+fails 5 'no checkpoint in|can be used|--overwrite' "${base[@]}" --out "$folder/rot" --steps 12 --ranks 2
 finish

@@ -36,7 +36,7 @@ def call(program, *arguments, timeout=300):
 
 def train(program, out, *flags):
     """Trains into `out`, which is emptied first; returns metrics.jsonl as a list of dicts, one an update."""
-    call(program, "train", "--out", out, "--fresh", "--shuffle", "off", *flags)
+    call(program, "train", "--out", out, "--overwrite", "--shuffle", "off", *flags)
     return [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
 
 
