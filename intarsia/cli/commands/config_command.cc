@@ -108,14 +108,22 @@ int mistakes(const config::ConfigError& error, bool json) {
 
 int config_command(int argc, char** argv) {
   const std::string verb = argc > 1 ? argv[1] : "";
+  if (verb == "convert") {
+    try {
+      return config_convert_command(argc - 1, argv + 1);
+    } catch (const config::ConfigError& error) {
+      return mistakes(error, false);
+    }
+  }
   if (verb != "show" && verb != "check") {
     const bool help = verb == "--help" || verb == "-h";
     if (help) {
       std::cout << "intarsia config show FILE [flags] [--json]    what the configuration means\n"
-                   "intarsia config check FILE [flags] [--json]   what is wrong with it\n";
+                   "intarsia config check FILE [flags] [--json]   what is wrong with it\n"
+                   "intarsia config convert FILE --to fsdp|deepspeed   the same in an Accelerate YAML, or back\n";
       return 0;
     }
-    fail(ErrorKind::kUsage, "intarsia config ", printable(verb), ": show or check is expected");
+    fail(ErrorKind::kUsage, "intarsia config ", printable(verb), ": show, check or convert is expected");
   }
   CLI::App app("Reads a DeepSpeed JSON and says what it means here", "intarsia config " + verb);
   RunArguments arguments;
