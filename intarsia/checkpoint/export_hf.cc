@@ -14,7 +14,7 @@
 #include "intarsia/checkpoint/agree.h"
 #include "intarsia/checkpoint/export_folder.h"
 #include "intarsia/formats/adapter_config.h"
-#include "intarsia/formats/json.h"
+#include "intarsia/formats/hf_shards.h"
 #include "intarsia/formats/safetensors_writer.h"
 #include "intarsia/io/file.h"
 #include "intarsia/tensor/dtype_map.h"
@@ -48,25 +48,12 @@ std::vector<TensorDecl> declarations(const plan::RunPlan& plan, DType dtype, boo
 class WeightFiles {
  public:
   WeightFiles(std::string directory, const std::vector<TensorDecl>& tensors, std::int64_t max_bytes)
-      : directory_(std::move(directory)) {
-    std::int64_t bytes = 0;
-    for (const TensorDecl& tensor : tensors) {
-      auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype));
-      for (const std::int64_t dim : tensor.shape) size *= dim;
-      if (shards_.empty() || (bytes > 0 && bytes + size > max_bytes)) {
-        shards_.emplace_back();
-        bytes = 0;
-      }
-      bytes += size;
-      total_ += size;
-      shards_.back().push_back(tensor);
-    }
-  }
+      : directory_(std::move(directory)), shards_(tensors, max_bytes) {}
 
   void add(const std::string& name, const at::Tensor& values) {
     if (!writer_) {
       writer_ = std::make_unique<SafetensorsWriter>(SafetensorsWriter::create(
-          concat(directory_, "/", file_name(shard_)), formats::layout_safetensors(shards_[shard_])));
+          concat(directory_, "/", shards_.file_name(shard_)), formats::layout_safetensors(shards_[shard_])));
     }
     writer_->write_at(writer_->layout().index_of(name), 0, bytes_of(values));
     if (++written_ < shards_[shard_].size()) return;
@@ -78,30 +65,13 @@ class WeightFiles {
 
   void finish() const {
     INTARSIA_INVARIANT(shard_ == shards_.size() && !writer_, "tensors are missing in the export");
-    if (shards_.size() <= 1) return;
-    std::string map;
-    for (std::size_t shard = 0; shard < shards_.size(); ++shard)
-      for (const TensorDecl& tensor : shards_[shard])
-        map += concat(map.empty() ? "" : ",\n    ", formats::json_quote(tensor.name), ": ",
-                      formats::json_quote(file_name(shard)));
-    io::write_file_atomic(
-        concat(directory_, "/model.safetensors.index.json"),
-        concat("{\n  \"metadata\": {\"total_size\": ", total_, "},\n  \"weight_map\": {\n    ", map, "\n  }\n}\n"));
+    if (const std::string index = shards_.index_text(); !index.empty())
+      io::write_file_atomic(concat(directory_, "/", formats::kHfIndexName), index);
   }
 
  private:
-  std::string file_name(std::size_t shard) const {
-    if (shards_.size() == 1) return "model.safetensors";
-    const auto digits = [](std::size_t number) {
-      const std::string text = std::to_string(number);
-      return text.size() < 5 ? std::string(5 - text.size(), '0') + text : text;
-    };
-    return concat("model-", digits(shard + 1), "-of-", digits(shards_.size()), ".safetensors");
-  }
-
   std::string directory_;
-  std::vector<std::vector<TensorDecl>> shards_;
-  std::int64_t total_ = 0;
+  formats::HfShards shards_;
   std::size_t shard_ = 0;    // that is being written
   std::size_t written_ = 0;  // tensors of it
   std::unique_ptr<SafetensorsWriter> writer_;

@@ -48,7 +48,8 @@ int train_command(int argc, char** argv) {
 
 // convert, inspect, diff: here, or with the trainer's reader where one of our own checkpoints is named.
 int convert_here(int argc, char** argv) {
-  return names_native_checkpoint(argc, argv) ? run_rank_program(argc, argv) : convert_command(argc, argv, open_peer);
+  return names_native_checkpoint(argc, argv) || asks_for_native(argc, argv) ? run_rank_program(argc, argv)
+                                                                            : convert_command(argc, argv, open_peer);
 }
 int inspect_here(int argc, char** argv) {
   return names_native_checkpoint(argc, argv) ? run_rank_program(argc, argv) : inspect_command(argc, argv, open_peer);

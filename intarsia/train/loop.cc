@@ -12,6 +12,7 @@
 #include "intarsia/base/text.h"
 #include "intarsia/checkpoint/agree.h"
 #include "intarsia/checkpoint/export_hf.h"
+#include "intarsia/checkpoint/load.h"
 #include "intarsia/checkpoint/save.h"
 #include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/tensor/device.h"

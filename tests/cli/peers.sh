@@ -48,6 +48,37 @@ for bad in deepspeed-rank-missing dcp-chunk-hole dcp-path-escape os-system.pt dc
 done
 check 'nothing was executed' test -z "$(find . -maxdepth 1 -name PWNED)"
 
+# back CASE CHECKPOINT TO: written in a peer's format and read again it is the same, weights and moments.
+back() {
+  local out=$folder/back-$3-${1//\//-}
+  expect 0 "$3|optimizer's state after 3 updates" "$program" convert "$peers/$1/$2" "$out" --to "$3" --model "$peers/$1/config.json"
+  run "$program" diff "$peers/$1/$2" "$out"
+  check "$1 as $3 is the same" test $code -eq 0
+  check "its state was compared" test -z "$(grep 'not compared' "$folder/stdout")"
+}
+for to in dcp accelerate universal native; do
+  back deepspeed/z2-w2-gas-decay ckpt $to
+  back deepspeed/z3-w3-frozen-tied ckpt $to
+  back dcp/fsdp2-w3-bf16-tied ckpt $to
+done
+back deepspeed/z2-w2-fp16 ckpt universal
+run "$program" inspect "$folder/back-universal-deepspeed-z2-w2-fp16" --json
+check 'the loss scale goes back' grep -qE '"scale": ?256' "$folder/stdout"
+fails 2 'has a universal checkpoint already' "$program" convert $zero2/ckpt "$folder/back-universal-deepspeed-z2-w2-gas-decay" --to universal
+fails 2 'has a DCP checkpoint already' "$program" convert $zero2/ckpt "$folder/back-dcp-deepspeed-z2-w2-gas-decay" --to dcp
+fails 2 'holds checkpoints already' "$program" convert $zero2/ckpt "$folder/back-native-deepspeed-z2-w2-gas-decay" --to native
+fails 2 'no state of the optimizer|--to hf' "$program" convert $peers/dcp/hf-storage-w2/ckpt "$folder/w" --to universal
+expect 0 'no state of the optimizer' "$program" convert $peers/dcp/hf-storage-w2/ckpt "$folder/w" --to dcp
+fails 2 '--dtype bf16 is for --to hf' "$program" convert $zero2/ckpt "$folder/w2" --to dcp --dtype bf16
+fails 2 '--max-shard-size|5GB' "$program" convert $zero2/ckpt "$folder/w2" --max-shard-size 5XB
+fails 2 '--max-shard-size is for' "$program" convert $zero2/ckpt "$folder/w2" --to dcp --max-shard-size 5GB
+expect 0 'wrote' "$program" convert $zero2/ckpt "$folder/shards" --to hf --max-shard-size 8KB
+check 'several files and their index' test -e "$folder/shards/model.safetensors.index.json" -a -e "$folder/shards/model-00002-of-00005.safetensors"
+check 'the same weights' "$program" diff "$folder/shards" $zero2/ckpt > /dev/null
+mkdir "$folder/unlisted" && chmod 0 "$folder/unlisted"
+if ! ls "$folder/unlisted" > /dev/null 2>&1; then fails 5 'list the folder|unlisted' "$program" inspect "$folder/unlisted"; fi
+chmod 700 "$folder/unlisted"
+
 # A run of DeepSpeed goes on: its next losses, its schedule's rates.
 python3 tests/cli/peer_run.py prepare $zero2 "$folder"
 train=("$program" train --config "$folder/ds.json" --data "$folder/samples.safetensors" --shuffle off --no-decay-1d)
@@ -63,6 +94,28 @@ check 'convert of a RUN' test $code -eq 0
 check 'it is the model that the run exported' "$program" diff "$folder/run-model" "$folder/run/model" > /dev/null
 check 'diff of a RUN with itself' "$program" diff "$folder/run" "$folder/run/checkpoints/step-12" > /dev/null
 expect 0 'next learning rate is 0.0022' "${train[@]}" --model $zero2 --resume $zero2/ckpt --ranks 2 --steps 12 --set optimizer.params.lr=0.003 --set scheduler.params.warmup_max_lr=0.003 --out "$folder/other"
+# The newest of a run's checkpoints; and the same in our format, by the folder of the run.
+mkdir "$folder/ds-run" && cp -r $zero2/ckpt/global_step3 "$folder/ds-run/global_step3" && cp -r $zero2/ckpt/global_step3 "$folder/ds-run/global_step2"
+native=$folder/back-native-deepspeed-z2-w2-gas-decay
+for from in "$folder/ds-run" "$native"; do
+  run "${train[@]}" --model $zero2 --resume "$from" --ranks 2 --steps 12 --out "$folder/newest"
+  check "train --resume $from" test $code -eq 0
+  check 'its losses are the next ones, too' python3 tests/cli/peer_run.py compare $zero2 "$folder/newest/metrics.jsonl" 1e-5
+  rm -r "$folder/newest"
+done
+run "${train[@]}" --model $zero2 --ranks 2 --steps 12 --out "$native"
+check 'train --out of a RUN that convert wrote goes on' grep -q 'step-3: step 3' "$folder/stderr"
+fails 2 '--fresh' "${train[@]}" --model $zero2 --ranks 2 --steps 12 --out "$native" --fresh
+# A RUN of ours goes back: the groups and the rate of its configuration.
+expect 0 "updates" "$program" convert "$folder/run/checkpoints/step-10" "$folder/run-dcp" --to dcp
+run "$program" diff "$folder/run/checkpoints/step-10" "$folder/run-dcp"
+check 'a RUN as DCP is the same' test $code -eq 0
+run "$program" inspect "$folder/run-dcp" --json
+check 'two groups, with the rate of the next update' python3 -c 'import json, sys
+groups = json.load(open(sys.argv[1]))["state"]["groups"]
+rates = {json.loads(line)["step"]: json.loads(line)["lr"] for line in open(sys.argv[2])}
+assert [(g["weight_decay"], g["lr"], g["beta2"]) for g in groups] == [(0.1, rates[11], 0.98), (0, rates[11], 0.98)], (groups, rates[11])' "$folder/stdout" "$folder/run/metrics.jsonl"
+
 # Only the weights: a new run.
 run "${train[@]}" --model $zero2/ckpt --ranks 2 --steps 12 --out "$folder/new"
 check 'train --model' test $code -eq 0

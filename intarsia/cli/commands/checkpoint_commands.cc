@@ -35,6 +35,15 @@ std::string find_native(const std::string& path) {
   return best;
 }
 
+bool asks_for_native(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--to=native" || (word == "--to" && i + 1 < argc && std::string_view(argv[i + 1]) == "native"))
+      return true;
+  }
+  return false;
+}
+
 bool names_native_checkpoint(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     if (argv[i][0] != '-' && !find_native(argv[i]).empty()) return true;

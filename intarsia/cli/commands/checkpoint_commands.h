@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "intarsia/formats/peers/copy_tensor.h"
 #include "intarsia/formats/peers/logical_checkpoint.h"
+#include "intarsia/formats/peers/peer_state.h"
 
 namespace intarsia::cli {
 
@@ -21,7 +23,14 @@ bool names_native_checkpoint(int argc, char** argv);
 // Empty when it is none of ours.
 std::string find_native(const std::string& path);
 
-int convert_command(int argc, char** argv, const OpenCheckpoint& open);
+// Writes a RUN of Intarsia: checkpoint, RUN, its state, the model's config.json (empty: not known), progress.
+using WriteNative = std::function<void(const formats::LogicalCheckpoint&, const std::string&, const formats::PeerState&,
+                                       const std::string&, const formats::WriteProgress&)>;
+
+// Whether `convert` is asked to write one, which only intarsia-rank can.
+bool asks_for_native(int argc, char** argv);
+
+int convert_command(int argc, char** argv, const OpenCheckpoint& open, const WriteNative& write_native = {});
 int inspect_command(int argc, char** argv, const OpenCheckpoint& open);
 int diff_command(int argc, char** argv, const OpenCheckpoint& open);
 

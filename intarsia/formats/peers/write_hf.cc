@@ -6,7 +6,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
-#include "intarsia/formats/float_cast.h"
+#include "intarsia/formats/hf_shards.h"
 #include "intarsia/formats/safetensors_writer.h"
 #include "intarsia/io/file.h"
 
@@ -15,54 +15,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kChunk = 1 << 19;  // elements
 constexpr const char* kCopied[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                                    "generation_config.json", "chat_template.jinja"};
 
 using Tensors = std::vector<std::pair<std::string, const LogicalTensor*>>;  // name in the file -> tensor
 
-SafetensorsLayout layout_of(const Tensors& tensors, DType dtype) {
-  std::vector<TensorDecl> declarations;
-  for (const auto& [name, tensor] : tensors)
-    declarations.push_back({.name = name, .dtype = dtype, .shape = tensor->shape});
-  return layout_safetensors(std::move(declarations));
+std::vector<TensorDecl> declarations(const Tensors& tensors, DType dtype) {
+  std::vector<TensorDecl> out;
+  for (const auto& [name, tensor] : tensors) out.push_back({.name = name, .dtype = dtype, .shape = tensor->shape});
+  return out;
 }
 
-class Copier {
- public:
-  Copier(const LogicalCheckpoint& checkpoint, const WriteProgress& progress)
-      : checkpoint_(checkpoint), progress_(progress) {}
-
-  void plan(const SafetensorsLayout& layout) {
-    total_ += static_cast<std::int64_t>(layout.file_bytes - layout.data_begin());
-  }
-
-  void write(const std::string& path, SafetensorsLayout layout, const Tensors& tensors, DType dtype) {
-    std::map<std::string_view, const LogicalTensor*> by_name(tensors.begin(), tensors.end());
-    SafetensorsWriter writer = SafetensorsWriter::create(path, std::move(layout));
-    for (const TensorInfo& info : writer.layout().tensors) {
-      const LogicalTensor& tensor = *by_name.at(info.name);
-      for (std::int64_t begin = 0; begin < tensor.numel(); begin += kChunk) {
-        const std::int64_t end = std::min(begin + kChunk, tensor.numel());
-        values_.resize(static_cast<std::size_t>(end - begin));
-        checkpoint_.read(tensor, begin, end, values_.data());
-        const auto bytes = narrow(values_, dtype, halves_);
-        writer.append(bytes);
-        done_ += static_cast<std::int64_t>(bytes.size());
-        if (progress_) progress_(done_, total_);
-      }
-    }
-    writer.flush();
-    writer.finish();
-  }
-
- private:
-  const LogicalCheckpoint& checkpoint_;
-  const WriteProgress& progress_;
-  std::vector<float> values_;
-  std::vector<std::uint16_t> halves_;
-  std::int64_t done_ = 0, total_ = 0;
-};
+// Writes one file, of tensors that `tensors` has among others.
+void write_file(const std::string& path, SafetensorsLayout layout, const Tensors& tensors, TensorCopier& copier) {
+  const std::map<std::string_view, const LogicalTensor*> by_name(tensors.begin(), tensors.end());
+  SafetensorsWriter writer = SafetensorsWriter::create(path, std::move(layout));
+  for (const TensorInfo& info : writer.layout().tensors)
+    copier.copy(*by_name.at(info.name), info.dtype, [&](std::span<const std::byte> bytes) { writer.append(bytes); });
+  writer.finish();
+}
 
 }  // namespace
 
@@ -88,18 +59,20 @@ void write_hf(const LogicalCheckpoint& checkpoint, const std::string& directory,
                    " has no state of the optimizer: ", checkpoint.state().no_optimizer_state,
                    "; leave out --optimizer-state");
   }
-  SafetensorsLayout weights_layout = layout_of(weights, options.dtype), states_layout;
-  Copier copier(checkpoint, progress);
-  copier.plan(weights_layout);
-  if (!states.empty()) {
-    states_layout = layout_of(states, DType::kF32);
-    copier.plan(states_layout);
-  }
+  const HfShards shards(declarations(weights, options.dtype), options.max_shard_bytes);
+  std::vector<SafetensorsLayout> layouts;
+  for (std::size_t shard = 0; shard < shards.size(); ++shard) layouts.push_back(layout_safetensors(shards[shard]));
+  if (!states.empty()) layouts.push_back(layout_safetensors(declarations(states, DType::kF32)));
+  TensorCopier copier(checkpoint, progress);
+  for (const SafetensorsLayout& layout : layouts)
+    copier.expect(static_cast<std::int64_t>(layout.file_bytes - layout.data_begin()));
   fs::create_directories(directory, error);
   if (error) io::fail_io("create the folder", directory, error.value());
-  const auto path = [&](const char* name) { return (fs::path(directory) / name).string(); };
-  copier.write(path("model.safetensors"), std::move(weights_layout), weights, options.dtype);
-  if (!states.empty()) copier.write(options.optimizer_state, std::move(states_layout), states, DType::kF32);
+  const auto path = [&](const std::string& name) { return (fs::path(directory) / name).string(); };
+  for (std::size_t shard = 0; shard < shards.size(); ++shard)
+    write_file(path(shards.file_name(shard)), std::move(layouts[shard]), weights, copier);
+  if (const std::string index = shards.index_text(); !index.empty()) io::write_file_atomic(path(kHfIndexName), index);
+  if (!states.empty()) write_file(options.optimizer_state, std::move(layouts.back()), states, copier);
   for (const char* name : kCopied) {
     const fs::path from = fs::path(options.copy_from) / name;
     if (options.copy_from.empty() || !fs::is_regular_file(from, error)) continue;
