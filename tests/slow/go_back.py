@@ -18,7 +18,7 @@ JOB = {"micro": MICRO, "lr": 2e-3, "wd": 0.1, "eps": 1e-7, "betas": [0.9, 0.98],
 ALLOWED = 1e-5  # relative, as in peers.py
 # System, what convert is asked for, torch's AdamW instead of DeepSpeed's own.
 CASES = [("dcp", "dcp", True), ("dcp-flat", "dcp", True), ("accelerate", "accelerate", True),
-         ("ds-1", "universal", False), ("ds-2", "universal", False), ("ds-3", "universal", True)]  # fmt: skip
+         ("ds-1", "universal", False), ("ds-2", "universal", True), ("ds-3", "universal", False)]  # fmt: skip
 
 
 def run_peer(system, model, checkpoint, samples, torch_adam):

@@ -105,6 +105,8 @@ def deepspeed_runs():
     assert path is not None
     lr = [group["lr"] for group in engine.optimizer.param_groups]
     step = engine.global_steps
+    if system == "ds-3":  # which gives every group the numbers of the first
+        engine.optimizer.optimizer.param_groups[1]["weight_decay"] = 0.0
     losses = []
     for ids in batches():
         loss = engine(input_ids=ids, labels=ids, use_cache=False).loss
