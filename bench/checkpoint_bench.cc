@@ -129,7 +129,7 @@ void measure_saves(const std::string& folder, int rounds) {
                       tell("disk", together(axis, [&] { write_plain(plain, state.bytes()); }), 2 * shard);
                       fs::remove(plain);
                       tell("save",
-                           together(axis, [&] { save_checkpoint(request(root, 1), state.engine, *state.optimizer); }),
+                           together(axis, [&] { checkpoint::save_checkpoint(request(root, 1), state.engine, *state.optimizer); }),
                            2 * shard);
                       tell("memory copy",
                            together(axis,
@@ -158,8 +158,8 @@ void measure_load(const std::string& folder, const char* root, int ranks, const 
         State state(ranks, axis);
         for (int round = 0; round < rounds; ++round) {
           if (axis.rank() == 0) forget(path);
-          const double cold = together(axis, [&] { load_checkpoint(path, state.engine, *state.optimizer); });
-          const double warm = together(axis, [&] { load_checkpoint(path, state.engine, *state.optimizer); });
+          const double cold = together(axis, [&] { checkpoint::load_checkpoint(path, state.engine, *state.optimizer); });
+          const double warm = together(axis, [&] { checkpoint::load_checkpoint(path, state.engine, *state.optimizer); });
           if (axis.rank() != 0) continue;
           double bytes = 0;
           for (const auto& entry : fs::directory_iterator(path)) bytes += static_cast<double>(entry.file_size());
@@ -174,7 +174,7 @@ void save_once(const std::string& root, int ranks) {
   comm::run_ranks(ranks,
                   [&](comm::Communicator& axis) {
                     State state(ranks, axis);
-                    save_checkpoint(request(root, 1), state.engine, *state.optimizer);
+                    checkpoint::save_checkpoint(request(root, 1), state.engine, *state.optimizer);
                   },
                   {.timeout_seconds = 600});
 }

@@ -51,7 +51,10 @@ TEST_F(Load, SavedAndLoadedTwiceIsBitEqualInEveryStageAndNumberOfRanks) {
 // behaviours, kind 8: a linear decay from 1 to 0 in 100 steps, saved after 10: the next rate is 0.9, after a second
 // save and load as well.
 TEST_F(Load, TheNextRateIsTheSameAfterAnyNumberOfLoads) {
-  plan::LrSchedule schedule{.kind = plan::ScheduleKind::kHfLinear, .base_lr = 1, .total_steps = 100};
+  plan::LrSchedule schedule;
+  schedule.kind = plan::ScheduleKind::kHfLinear;
+  schedule.base_lr = 1;
+  schedule.total_steps = 100;
   run_ranks(2, [&](Communicator& axis) {
     const plan::RunPlan plan = run_plan(odd_model(), 2, 3);
     TestRun first(plan, axis);
