@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # What the loader costs of a training step: data_seconds of step_seconds in metrics.jsonl, over the steps after the first ten.
-# Usage: bench/loader.sh [PROGRAM]   SmolLM2's width and a tenth of its layers, so that a step is short; then a tiny model, where
-# nothing hides the loader.
+# Usage: bench/loader.sh [PROGRAM [MODEL...]]   MODEL: small (SmolLM2's width, a tenth of its layers) and tiny, where nothing hides
+# the loader.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=${1:-build/bin/intarsia}
+models=("${@:2}"); [ ${#models[@]} -gt 0 ] || models=(small tiny)
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 python3 - "$work" <<'PYTHON'
 import json, pathlib, random, sys
@@ -42,7 +43,7 @@ step, data = (sum(row[key] for row in rows) / len(rows) * 1000 for key in ("step
 print(f"{sys.argv[2]:8} {sys.argv[3]:26} {step:12.2f} {data:12.4f} {100 * data / step:7.3f}%")
 PYTHON
 }
-for name in small tiny; do
+for name in "${models[@]}"; do
   steps=20; [ $name = small ] || steps=110
   measure $name 'text, concat' $steps --data "$work/text.jsonl" --batch-size 2 --seq-len 256
   measure $name 'text, isolate' $steps --data "$work/text.jsonl" --batch-size 2 --seq-len 256 --pack isolate --too-long truncate

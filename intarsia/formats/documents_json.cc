@@ -1,10 +1,12 @@
 #include "intarsia/formats/documents_json.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/formats/tokenizer_text.h"
 
 namespace intarsia::formats {
 namespace {
@@ -23,6 +25,10 @@ json parse(std::string_view line, const std::string& place) {
   try {
     return json::parse(line, shallow);
   } catch (const json::exception& error) {
+    // The parser's own message quotes the bytes.
+    const std::optional<std::size_t> invalid = first_invalid_utf8(line);
+    INTARSIA_CHECK(kData, !invalid, place, ": not UTF-8 (byte ", invalid.value_or(0),
+                   " of the line); convert it, for example with iconv -t UTF-8");
     fail(ErrorKind::kData, place, ": not valid JSON: ", printable(error.what()),
          "; a JSONL file has one whole object on each line");
   }

@@ -86,7 +86,8 @@ TEST_F(DocumentsTest, NamesTheLineOfAMistake) {
   EXPECT_NE(second("{\"messages\": []}", ErrorKind::kConfig).find("\"messages\""), std::string::npos);
   EXPECT_NE(second("{\"prompt\": \"a\"}", ErrorKind::kData).find("no \"completion\""), std::string::npos);
   EXPECT_FALSE(second(std::string(5000, '['), ErrorKind::kData).empty());
-  EXPECT_FALSE(second("{\"text\": \"\xFF\"}", ErrorKind::kData).empty());
+  EXPECT_NE(second("{\"text\": \"\xFF\"}", ErrorKind::kData).find("not UTF-8 (byte 10 of the line)"),
+            std::string::npos);
 }
 
 TEST_F(DocumentsTest, RefusesTextThatIsNotUtf8) {
