@@ -231,7 +231,7 @@ TEST(LoraLayouts, HaveTheSameBitsWithDropout) {
   const Curve one = run_reproducible(1, 0, plan::Recompute::kNone, 0.25), without = run_reproducible(1, 0);
   EXPECT_EQ(one.steps[0].loss, without.steps[0].loss) << "B is zero at first";
   EXPECT_NE(one.steps[0].grad_norm, without.steps[0].grad_norm);
-  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  EXPECT_NE(one.steps.back().loss, without.steps.back().loss);
   using plan::Recompute;
   for (const auto& [ranks, stage, recompute] :
        std::vector<std::tuple<int, int, Recompute>>{{1, 0, Recompute::kFull},
