@@ -7,15 +7,13 @@ and a third with --dump-gradients in another run, so that both sides compute wit
 Usage: export.py PROGRAM [CASE...]      in the repository's root
 """
 import json
-import pathlib
 import sys
-import tempfile
-import time
 
-from runs import FIXTURES, RunFailed, call, train, write_samples
+from runs import FIXTURES, call, train, write_samples
 
 import torch
 import transformers
+from cases import load, run_cases
 from safetensors.torch import load_file
 
 CASES = (
@@ -26,15 +24,7 @@ RESIZED = ("llama-gqa", "llama-tied", "gpt2", "gpt2-hub")
 LOSS, GRADIENT, SMALLEST = 1e-5, 1e-4, 1e-6  # relative; of the tensor's largest magnitude; or absolute, where that is larger
 
 
-def load(folder):
-    """The model as transformers reads it, in fp32, and what is wrong with how it was read."""
-    model, reading = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
-    )
-    return model, [f"transformers: {key}: {value}" for key, value in reading.items() if value]
-
-
-def gradient_problems(found, model, worst):
+def gradient_problems(found, model, deviations):
     wanted = {name: parameter.grad for name, parameter in model.named_parameters()}
     if "wte.weight" in found:  # the published GPT-2's names
         wanted = {name.removeprefix("transformer."): gradient for name, gradient in wanted.items()}
@@ -46,13 +36,13 @@ def gradient_problems(found, model, worst):
             problems.append(f"gradient of {name}: {found[name].dtype} {list(found[name].shape)}, want fp32 {list(gradient.shape)}")
             continue
         largest, off = gradient.abs().max().item(), (found[name] - gradient).abs().max().item()
-        worst["gradient"] = max(worst.get("gradient", 0.0), off / largest)
+        deviations.note("gradient", off / largest)
         if not off <= max(GRADIENT * largest, SMALLEST):
             problems.append(f"gradient of {name} is off by {off:.1e}, its largest magnitude is {largest:.1e}")
     return problems
 
 
-def case_problems(program, case, folder, worst):
+def case_problems(program, case, folder, deviations):
     reference = load_file(FIXTURES / case / "reference.safetensors")
     ids, labels = reference["input_ids"].long(), reference["labels"].long()
     samples = folder / "samples.safetensors"
@@ -69,13 +59,11 @@ def case_problems(program, case, folder, worst):
     said = json.loads(call(program, "eval", "--model", folder / "two" / "model", "--data", samples, "--seq-len", ids.shape[1], "--json"))
     for what, value in {"intarsia eval": said["loss"], "third update": metrics[2]["loss"]}.items():
         off = abs(value - loss.item()) / loss.item()
-        worst[f"loss, {what}"] = max(worst.get(f"loss, {what}", 0.0), off)
-        if not off <= LOSS:
-            problems.append(f"loss: {what} says {value}, transformers {loss.item()}")
+        problems += deviations.problems(f"loss, {what}", off, LOSS, f"loss: {what} says {value}, transformers {loss.item()}")
     before = load(FIXTURES / case / "model")[0](input_ids=ids, labels=labels).loss.item()
     if not loss.item() < before:
         problems.append(f"two updates on the same rows took the loss from {before} to {loss.item()}; it should fall")
-    problems += gradient_problems(load_file(dump), model, worst)
+    problems += gradient_problems(load_file(dump), model, deviations)
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "two" / "model")
     for text in json.loads((FIXTURES / case / "reference.json").read_text())["tokenizer_cases"]:
@@ -85,7 +73,7 @@ def case_problems(program, case, folder, worst):
     return problems
 
 
-def resize_problems(program, case, folder, worst):
+def resize_problems(program, case, folder, deviations):
     reference = load_file(FIXTURES / case / "reference.safetensors")
     ids, labels = reference["input_ids"].long(), reference["labels"].long()
     samples = folder / "samples.safetensors"
@@ -103,34 +91,14 @@ def resize_problems(program, case, folder, worst):
     if model.config.vocab_size != rows or any(shape[0] != rows for shape in shapes):
         problems.append(f"config.json says {model.config.vocab_size} rows, the tensors are {shapes}, want {rows}")
     for what, value, other in (("resized, first loss", metrics[0]["loss"], wanted), ("resized, intarsia eval", said, loss)):
-        off = abs(value - other) / other
-        worst[what] = max(worst.get(what, 0.0), off)
-        if not off <= LOSS:
-            problems.append(f"{what}: {value}, transformers {other}")
+        problems += deviations.problems(what, abs(value - other) / other, LOSS, f"{what}: {value}, transformers {other}")
     return problems
 
 
-def main():
-    program, cases = sys.argv[1], sys.argv[2:] or CASES
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    begin, failed, worst = time.monotonic(), 0, {}
-    for case in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                problems = case_problems(program, case, pathlib.Path(folder), worst)
-                if case in RESIZED:
-                    problems += resize_problems(program, case, pathlib.Path(folder), worst)
-            except RunFailed as failure:
-                problems = [str(failure)]
-        for problem in problems:
-            print(f"FAILED: {case:15} {problem}")
-        failed += bool(problems)
-    for name, value in sorted(worst.items()):
-        print(f"largest relative deviation: {name:25} {value:.1e}")
-    print(f"{len(cases)} models, {failed} of them with problems, {time.monotonic() - begin:.0f} s")
-    return 1 if failed else 0
+def problems_of(program, case, folder, deviations):
+    resized = resize_problems(program, case, folder, deviations) if case in RESIZED else []
+    return case_problems(program, case, folder, deviations) + resized
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(sys.argv[1], sys.argv[2:] or CASES, problems_of))

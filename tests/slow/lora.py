@@ -3,17 +3,14 @@
 
 Usage: lora.py PROGRAM"""
 import json
-import pathlib
 import sys
-import tempfile
-import time
 
-from runs import FIXTURES, RunFailed, call, train, write_samples
+from runs import FIXTURES, call, train, write_samples
 
 try:
     import numpy as np
     import torch
-    import transformers
+    from cases import load, run_cases
     from peft import PeftModel
 except ImportError as absent:
     print(f"SKIPPED: {absent}; run ./dev test-slow, which makes an environment that has it and sets INTARSIA_PYTHON")
@@ -29,69 +26,47 @@ CASES = {
 }
 
 
-def load(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+def merged_problems(base, adapter, merged, ids, deviations):
+    """What is wrong with the logits of an adapter's directory in PEFT, beside its base and merged into it, and of the directory
+    that `intarsia convert` merged; and PEFT's merged logits."""
+    adapted = PeftModel.from_pretrained(load(base)[0], adapter).eval()
+    with torch.no_grad():
+        plain = load(base)[0](input_ids=ids).logits
+        beside = adapted(input_ids=ids).logits
+        theirs = adapted.merge_and_unload()(input_ids=ids).logits
+        model, problems = load(merged)
+        ours = model(input_ids=ids).logits
+    largest = theirs.abs().max().item()
+    for what, other in {"merged here": ours, "not merged": beside}.items():
+        off = (other - theirs).abs().max().item() / largest
+        problems += deviations.problems(f"logits, {what}", off, LOGITS, f"logits {what} are not PEFT's merged ones")
+    if not (plain - theirs).abs().max().item() > 100 * LOGITS * largest:
+        problems.append("the adapter changed nothing")
+    return problems, theirs
 
 
-def case_problems(program, case, lora, folder, worst):
-    problems = []
+def case_problems(program, case, folder, deviations):
     base = FIXTURES / case / "model"
     vocabulary = json.loads((base / "config.json").read_text())["vocab_size"]
     rows = np.random.default_rng(5).integers(0, vocabulary, (8, 24))
     data, run, merged = folder / "rows.safetensors", folder / "run", folder / "merged"
     write_samples(data, rows, rows)
-    metrics = train(program, run, "--model", base, "--data", data, "--lora", json.dumps(lora), "--ranks", 2, "--stage", 3,
+    metrics = train(program, run, "--model", base, "--data", data, "--lora", json.dumps(CASES[case]), "--ranks", 2, "--stage", 3,
                     "--batch-size", 4, "--steps", 6, "--lr", 2e-2)
     call(program, "convert", run / "model", merged, "--to", "hf", "--model", base)
-
     ids = torch.from_numpy(rows)
-    adapted = PeftModel.from_pretrained(load(base), run / "model").eval()
-    with torch.no_grad():
-        plain = load(base)(input_ids=ids).logits
-        beside = adapted(input_ids=ids).logits
-        theirs = adapted.merge_and_unload()(input_ids=ids).logits
-        ours = load(merged)(input_ids=ids).logits
-    largest = theirs.abs().max().item()
-    for what, other in {"merged here": ours, "not merged": beside}.items():
-        off = (other - theirs).abs().max().item() / largest
-        worst[f"logits, {what}"] = max(worst.get(f"logits, {what}", 0.0), off)
-        if not off <= LOGITS:
-            problems.append(f"logits {what} are {off} from PEFT's merged ones")
-    if not (plain - theirs).abs().max().item() > 100 * LOGITS * largest:
-        problems.append("the adapter changed nothing")
+    problems, theirs = merged_problems(base, run / "model", merged, ids, deviations)
 
     def loss(logits):
         return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).item()
 
     said = json.loads(call(program, "eval", "--model", base, "--adapter", run / "model", "--data", data, "--json"))["loss"]
     off = abs(said - loss(theirs)) / loss(theirs)
-    worst["loss, intarsia eval --adapter"] = max(worst.get("loss, intarsia eval --adapter", 0.0), off)
-    if not off <= LOSS:
-        problems.append(f"intarsia eval says {said}, PEFT {loss(theirs)}")
+    problems += deviations.problems("loss, intarsia eval --adapter", off, LOSS, f"intarsia eval says {said}, PEFT {loss(theirs)}")
     if not said < metrics[0]["loss"]:
         problems.append(f"six updates took the loss from {metrics[0]['loss']} to {said}; it should fall")
     return problems
 
 
-def main():
-    program, cases = sys.argv[1], sys.argv[2:] or list(CASES)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    begin, failed, worst = time.monotonic(), 0, {}
-    for case in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                problems = case_problems(program, case, CASES[case], pathlib.Path(folder), worst)
-            except RunFailed as failure:
-                problems = [str(failure)]
-        for problem in problems:
-            print(f"FAILED: {case:15} {problem}")
-        failed += bool(problems)
-    for name, value in sorted(worst.items()):
-        print(f"largest relative deviation: {name:30} {value:.1e}")
-    print(f"{len(cases)} models, {failed} of them with problems, {time.monotonic() - begin:.0f} s")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(sys.argv[1], sys.argv[2:] or CASES, case_problems))
