@@ -24,6 +24,11 @@ class AutocastModel final : public Model {
     const nn::AutocastScope autocast(dtype_, device_);
     return model_->logits(parameters, events, input_ids, positions);
   }
+  at::Tensor last_logits(const nn::Parameters& parameters, nn::UnitEvents* events, std::span<const std::int64_t> ids,
+                         KeyValueCache& cache) override {
+    const nn::AutocastScope autocast(dtype_, device_);
+    return model_->last_logits(parameters, events, ids, cache);
+  }
   void set_sample_places(std::vector<std::int64_t> places) override { model_->set_sample_places(std::move(places)); }
 
  private:

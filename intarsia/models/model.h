@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "intarsia/formats/hf_config.h"
+#include "intarsia/models/key_value_cache.h"
 #include "intarsia/nn/parameters.h"
 #include "intarsia/nn/unit_events.h"
 #include "intarsia/plan/lora.h"
@@ -30,6 +32,10 @@ class Model {
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids) {
     return logits(parameters, events, input_ids, at::Tensor());
   }
+  // The logits [vocab_size] behind the last of `ids`, which are not empty: what logits() gives, of the last token
+  // alone. Runs the tokens that `cache` does not hold; afterwards it holds all. REQUIRES: no gradients are recorded.
+  virtual at::Tensor last_logits(const nn::Parameters& parameters, nn::UnitEvents* events,
+                                 std::span<const std::int64_t> ids, KeyValueCache& cache) = 0;
   // For the passes to come, forward and backward, until it is called again: where the sample of each row of input_ids
   // stands in the run's order of data, by which dropout is drawn. Empty, as at first: nothing is dropped.
   virtual void set_sample_places(std::vector<std::int64_t> places) = 0;

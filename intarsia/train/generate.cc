@@ -38,16 +38,16 @@ std::int64_t agreed(comm::Communicator& world, std::int64_t own) {
 }  // namespace
 
 void generate(shard::Engine& engine, models::Model& model, std::int64_t max_positions, std::vector<std::int64_t> ids,
-              const GenerateOptions& options, const std::function<bool(std::int64_t id)>& on_token) {
+              const GenerateOptions& options, models::KeyValueCache& cache,
+              const std::function<bool(std::int64_t id)>& on_token) {
   INTARSIA_CHECK(kUsage, !ids.empty(), "the prompt has no token; give a text");
   const at::NoGradGuard no_grad;
   const std::uint64_t key = philox_key(options.seed, "generate");
   for (std::int64_t count = 0; count < options.max_new_tokens; ++count) {
-    const auto begin = ids.end() - std::min<std::int64_t>(max_positions, static_cast<std::int64_t>(ids.size()));
-    const at::Tensor context = at::tensor(std::vector<std::int64_t>(begin, ids.end()), at::kLong).unsqueeze(0);
-    const at::Tensor logits = model.logits(engine.parameters(), &engine, context);
-    const std::int64_t own = choose_token(tensor::on_host(logits[0][-1]).to(at::kFloat), options.temperature,
-                                          options.top_p, philox_uniform(key, static_cast<std::uint64_t>(count)));
+    const auto context = std::span(ids).last(std::min(static_cast<std::size_t>(max_positions), ids.size()));
+    const at::Tensor logits = model.last_logits(engine.parameters(), &engine, context, cache);
+    const std::int64_t own = choose_token(tensor::on_host(logits).to(at::kFloat), options.temperature, options.top_p,
+                                          philox_uniform(key, static_cast<std::uint64_t>(count)));
     const std::int64_t id = agreed(engine.world(), own);
     if (std::ranges::find(options.stop_ids, id) != options.stop_ids.end()) return;
     ids.push_back(id);

@@ -4,6 +4,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
+#include "intarsia/train/chat.h"
 #include "intarsia/train/generate.h"
 
 namespace intarsia::train {
@@ -21,14 +22,12 @@ std::vector<SamplePrompt> encode_prompts(const std::vector<std::string>& prompts
   for (const std::string& prompt : prompts) {
     SamplePrompt& item = out.emplace_back();
     item.text = prompt;
-    std::vector<std::int32_t> ids;
     if (chat) {
-      const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", prompt}}};
-      ids = job.tokenizer->encode(job.chat->render(messages, nullptr, true).text, false);
+      item.ids = open_answer(*job.chat, *job.tokenizer, {{{"role", "user"}, {"content", prompt}}});
     } else {
-      ids = job.tokenizer->encode(prompt, true);
+      const std::vector<std::int32_t> ids = job.tokenizer->encode(prompt, true);
+      item.ids.assign(ids.begin(), ids.end());
     }
-    item.ids.assign(ids.begin(), ids.end());
     INTARSIA_CHECK(kConfig, !item.ids.empty(), "--sample-prompts: ", printable(prompt), " has no token; give a text");
     INTARSIA_CHECK(kConfig, static_cast<std::int64_t>(item.ids.size()) < seq_len,
                    "--sample-prompts: ", printable(prompt.substr(0, 60)), " has ", item.ids.size(),
@@ -39,16 +38,17 @@ std::vector<SamplePrompt> encode_prompts(const std::vector<std::string>& prompts
 
 std::vector<Sample> write_samples(shard::Engine& engine, models::Model& model, const TrainJob& job, std::int64_t step) {
   std::vector<Sample> out;
-  GenerateOptions options{.max_new_tokens = job.samples.tokens,
-                          .temperature = 0.8,
-                          .top_p = 0.95,
-                          .seed = job.plan.seed,
-                          .stop_ids = job.model.eos_token_ids};
-  if (const auto end = job.tokenizer ? job.tokenizer->end_of_text() : std::nullopt) options.stop_ids.push_back(*end);
+  GenerateOptions options{
+      .max_new_tokens = job.samples.tokens,
+      .temperature = 0.8,
+      .top_p = 0.95,
+      .seed = job.plan.seed,
+      .stop_ids = stop_ids(job.model, job.tokenizer ? &*job.tokenizer : nullptr, job.chat ? &*job.chat : nullptr)};
   for (const SamplePrompt& prompt : job.samples.prompts) {
     formats::StreamDecoder decoder(*job.tokenizer, true);
     Sample& sample = out.emplace_back(Sample{step, prompt.text, ""});
-    generate(engine, model, job.plan.seq_len, prompt.ids, options, [&](std::int64_t id) {
+    models::KeyValueCache cache;
+    generate(engine, model, job.plan.seq_len, prompt.ids, options, cache, [&](std::int64_t id) {
       sample.text += decoder.push(static_cast<std::int32_t>(id));
       return true;
     });

@@ -128,8 +128,9 @@ TEST(DeviceRun, EvaluatesAndWritesTextAsOnTheCpu) {
                           train::evaluate(*assembly.engine, *assembly.model, *job.dataset, 2, nullptr,
                                           [&](std::int64_t, const at::Tensor& rows) { EXPECT_TRUE(rows.is_cpu()); })
                               .loss;
+                      models::KeyValueCache cache;
                       train::generate(*assembly.engine, *assembly.model, 16, {1, 2, 3},
-                                      {.max_new_tokens = 4, .stop_ids = {}}, [&](std::int64_t id) {
+                                      {.max_new_tokens = 4, .stop_ids = {}}, cache, [&](std::int64_t id) {
                                         result.second.push_back(id);
                                         return true;
                                       });

@@ -20,16 +20,22 @@ class Gpt2 final : public Model {
        AdapterRule adapters = {});
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override;
+  at::Tensor last_logits(const nn::Parameters& parameters, nn::UnitEvents* events, std::span<const std::int64_t> ids,
+                         KeyValueCache& cache) override;
   void set_sample_places(std::vector<std::int64_t> places) override { adapters_.places = std::move(places); }
 
  private:
   struct Block {
+    std::size_t index;
     int unit;
     Linear norm_1, attention, attention_out, norm_2, up, down;
     std::string name;
   };
   at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const at::Tensor& mask,
-                           const at::Tensor& x_BTH) const;
+                           KeyValueCache* cache, const at::Tensor& x_BTH) const;
+  // Of tokens at `places` [T] or [B, T]; with a cache the logits of the last one.
+  at::Tensor run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                 const at::Tensor& places, const at::Tensor& mask, KeyValueCache* cache);
   at::Tensor layer_norm(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const;
 
   formats::HfConfig config_;

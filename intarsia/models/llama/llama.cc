@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "intarsia/models/attention.h"
 #include "intarsia/models/spec_index.h"
@@ -38,6 +39,7 @@ Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const
     const auto at = [&](const char* name) { return param_of(spec, prefix + name + ".weight"); };
     const auto linear = [&](const char* name) { return linear_of(spec, prefix + name); };
     Block block{};
+    block.index = static_cast<std::size_t>(i);
     block.input_norm = at("input_layernorm");
     block.unit = unit_of(spec, block.input_norm);
     block.name = spec.units[static_cast<std::size_t>(block.unit)].name;
@@ -58,14 +60,14 @@ Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const
 
 // Computed on the host and then moved: the same tables on every device.
 std::shared_ptr<const Llama::Places> Llama::places_of(std::int64_t length, const at::Tensor& positions,
-                                                      const at::TensorOptions& options) {
+                                                      const at::TensorOptions& options, std::int64_t past) {
   const at::ScalarType type = c10::typeMetaToScalarType(options.dtype());
-  const bool kept = last_ && last_->cos.size(0) == length && last_->cos.scalar_type() == type;
+  const bool kept = past == 0 && last_ && last_->cos.size(0) == length && last_->cos.scalar_type() == type;
   if (kept && !positions.defined()) return last_;
   const at::NoGradGuard no_grad;
   Places places;
-  const at::Tensor frequencies = at::tensor(formats::rope_inverse_frequencies(config_, length), at::kFloat);
-  const at::Tensor angles = at::outer(at::arange(length, at::kFloat), frequencies);
+  const at::Tensor frequencies = at::tensor(formats::rope_inverse_frequencies(config_, past + length), at::kFloat);
+  const at::Tensor angles = at::outer(at::arange(past, past + length, at::kFloat), frequencies);
   const at::Tensor both = at::cat({angles, angles}, -1);
   const double factor = config_.rope_scaling.attention_factor;
   places.cos = both.cos().mul_(factor).to(type);
@@ -77,12 +79,12 @@ std::shared_ptr<const Llama::Places> Llama::places_of(std::int64_t length, const
   const auto needed = [&](bool windowed) {
     return std::ranges::find(blocks_, windowed, &Block::windowed) != blocks_.end();
   };
-  if (needed(false)) places.mask = attention_mask(length, 0, positions, type);
-  if (needed(true)) places.window_mask = attention_mask(length, config_.sliding_window, positions, type);
+  if (needed(false)) places.mask = attention_mask(length, 0, positions, type, past);
+  if (needed(true)) places.window_mask = attention_mask(length, config_.sliding_window, positions, type, past);
   for (at::Tensor* const table : {&places.cos, &places.sin, &places.mask, &places.window_mask})
     if (table->defined()) *table = table->to(options.device());
   auto result = std::make_shared<const Places>(std::move(places));
-  if (!positions.defined()) last_ = result;
+  if (past == 0 && !positions.defined()) last_ = result;
   return result;
 }
 
@@ -106,8 +108,9 @@ at::Tensor Llama::attention(const nn::Parameters& parameters, const Block& block
     return (norm == kNoParam ? x_BTND : rms_norm(x_BTND, parameters.leaf(norm))).transpose(1, 2);
   };
   const at::Tensor q_BNTD = rotate(heads(block.q, block.q_norm), places.cos, places.sin);
-  const at::Tensor k_BKTD = rotate(heads(block.k, block.k_norm), places.cos, places.sin);
-  const at::Tensor v_BKTD = heads(block.v, kNoParam);
+  at::Tensor k_BKTD = rotate(heads(block.k, block.k_norm), places.cos, places.sin);
+  at::Tensor v_BKTD = heads(block.v, kNoParam);
+  if (places.cache != nullptr) std::tie(k_BKTD, v_BKTD) = places.cache->extend(block.index, k_BKTD, v_BKTD);
   return linear(parameters, block.o, attend(q_BNTD, k_BKTD, v_BKTD, block.windowed ? places.window_mask : places.mask));
 }
 
@@ -122,8 +125,25 @@ at::Tensor Llama::block_forward(const nn::Parameters& parameters, const Block& b
 
 at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
                          const at::Tensor& positions) {
+  return run(parameters, events, ids_of_host,
+             places_of(ids_of_host.size(1), positions, parameters.leaf(embed_).options()));
+}
+
+at::Tensor Llama::last_logits(const nn::Parameters& parameters, nn::UnitEvents* events,
+                              std::span<const std::int64_t> ids, KeyValueCache& cache) {
+  const auto length = static_cast<std::int64_t>(ids.size());
+  const std::int64_t past = cache.keep(ids, formats::rope_inverse_frequencies(config_, length));
+  Places places = *places_of(length - past, {}, parameters.leaf(embed_).options(), past);
+  places.cache = &cache;
+  const at::Tensor logits =
+      run(parameters, events, unread(ids, past), std::make_shared<const Places>(std::move(places)));
+  cache.hold(ids);
+  return logits[0][0];
+}
+
+at::Tensor Llama::run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
+                      const std::shared_ptr<const Places>& places) {
   const at::Tensor input_ids = ids_of_host.to(parameters.leaf(embed_).device());
-  const auto places = places_of(input_ids.size(1), positions, parameters.leaf(embed_).options());
   at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids,
                                   [&](const at::Tensor& ids) { return at::embedding(parameters.leaf(embed_), ids); });
   x_BTH = nn::run_blocks(recompute_, static_cast<std::int64_t>(blocks_.size()), x_BTH, [&](std::int64_t i) {
@@ -132,6 +152,7 @@ at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* event
                               return block_forward(parameters, block, *places, x);
                             }};
   });
+  if (places->cache != nullptr) x_BTH = x_BTH.narrow(1, x_BTH.size(1) - 1, 1);
   const bool tied = head_ == embed_;
   x_BTH = nn::run_unit(events, head_unit_, x_BTH, [&](const at::Tensor& x) {
     const at::Tensor normed = rms_norm(x, parameters.leaf(norm_));

@@ -20,10 +20,13 @@ class Llama final : public Model {
         AdapterRule adapters = {});
   at::Tensor logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                     const at::Tensor& positions) override;
+  at::Tensor last_logits(const nn::Parameters& parameters, nn::UnitEvents* events, std::span<const std::int64_t> ids,
+                         KeyValueCache& cache) override;
   void set_sample_places(std::vector<std::int64_t> places) override { adapters_.places = std::move(places); }
 
  private:
   struct Block {
+    std::size_t index;
     int unit, input_norm, post_norm;
     int q_norm, k_norm;  // kNoParam without
     Linear q, k, v, o, gate, up, down;
@@ -34,15 +37,19 @@ class Llama final : public Model {
   struct Places {
     at::Tensor cos, sin;  // [T, D], or [B, 1, T, D] with positions; compute dtype
     at::Tensor mask, window_mask;
+    KeyValueCache* cache = nullptr;
   };
+  at::Tensor run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                 const std::shared_ptr<const Places>& places);
   at::Tensor linear(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const;
   at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const Places& places,
                            const at::Tensor& x_BTH) const;
   at::Tensor attention(const nn::Parameters& parameters, const Block& block, const Places& places,
                        const at::Tensor& x_BTH) const;
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
+  // Of `length` tokens behind `past` others.
   std::shared_ptr<const Places> places_of(std::int64_t length, const at::Tensor& positions,
-                                          const at::TensorOptions& options);
+                                          const at::TensorOptions& options, std::int64_t past = 0);
 
   formats::HfConfig config_;
   plan::RecomputePlan recompute_;
