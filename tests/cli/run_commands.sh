@@ -60,6 +60,10 @@ check 'eval says the same on 1 and 2 ranks' cmp "$folder/eval1" "$folder/eval2"
 run "$program" eval --model $model --data "$folder/t.jsonl" --seq-len 64
 check 'eval on text' grep -q 'bits_per_byte: [0-9]' "$folder/stdout"
 
+# Random weights, to compare with: the vocabulary's 367 tokens are about equally likely.
+run "$program" eval --model $model --data "$folder/samples.safetensors" --init random --json
+check 'eval of random weights' grep -q '"loss":5.[89]' "$folder/stdout"
+
 # Generation repeats the prompt, and itself.
 greedy() { run "$program" generate --model $model --prompt 'the river' --max-new-tokens 8 "$@"; }
 greedy

@@ -9,6 +9,8 @@ namespace intarsia::cli {
 
 void InferenceArguments::add_to(CLI::App& app) {
   app.add_option("--model", model, "Hugging Face directory, or a preset")->required();
+  app.add_option("--init", init, "where the weights come from: files, or random ones to compare with [files]")
+      ->check(CLI::IsMember({"files", "random"}));
   app.add_option("--adapter", adapter, "LoRA adapter of --model (a PEFT directory), merged into the weights [none]");
   app.add_option("--dtype", dtype, "type of compute: fp32 | bf16 [fp32]");
   app.add_option("--threads", threads, "threads of one rank [cores / ranks]");
@@ -23,7 +25,9 @@ DType InferenceArguments::compute_dtype() const {
 
 std::unique_ptr<plan::WeightSource> InferenceArguments::open_weights(const plan::ModelSource& source,
                                                                      const plan::RunPlan& plan) const {
-  auto weights = train::open_weights(source, plan);
+  plan::ModelSource from = source;
+  if (init == "random") from.directory = from.weights = "";
+  auto weights = train::open_weights(from, plan);
   if (adapter.empty()) return weights;
   return std::make_unique<plan::MergedWeights>(std::move(weights), adapter, plan.model);
 }

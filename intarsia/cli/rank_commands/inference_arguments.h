@@ -18,7 +18,7 @@ struct InferenceArguments {
   int ranks = 0;
   int threads = 0;
   std::uint64_t seed = 42;
-  bool random = false;
+  std::string init = "files";
 
   void add_to(CLI::App& app);
   // Errors: kUsage for another word.
