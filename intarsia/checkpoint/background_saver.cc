@@ -78,14 +78,6 @@ void copy_values(std::vector<LocalPiece>& pieces, at::Tensor& buffer) {
 
 }  // namespace
 
-std::int64_t snapshot_bytes(const plan::RunPlan& plan) {
-  std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.ranks), 0);
-  for (const StoredTensor& tensor : stored_tensors(plan))
-    for (const StoredPiece& piece : tensor.pieces)
-      bytes[piece.file] += aligned(piece.elements.size() * static_cast<std::int64_t>(dtype_size(tensor.dtype)));
-  return *std::ranges::max_element(bytes);
-}
-
 class BackgroundSaver::Job {
  public:
   Job(const SaveRequest& request, shard::Engine& engine, optim::Optimizer& optimizer, at::Tensor& buffer)

@@ -1,6 +1,7 @@
 #include <fstream>
 
 #include "intarsia/checkpoint/testing_run.h"
+#include "intarsia/plan/memory/working_bytes.h"
 
 namespace intarsia::checkpoint {
 namespace {
@@ -114,7 +115,7 @@ TEST_F(BackgroundSave, TakesTheMemoryThatIsForetold) {
     std::int64_t bytes = 0;
     for (const LocalPiece& piece : local_pieces(run.engine, *run.optimizer, Part::kShard))
       bytes += (static_cast<std::int64_t>(piece.values.nbytes()) + 63) / 64 * 64;
-    EXPECT_EQ(snapshot_bytes(plan), bytes);
+    EXPECT_EQ(plan::snapshot_bytes(plan), bytes);
   });
 }
 

@@ -45,15 +45,12 @@ Saved save_checkpoint(const SaveRequest& request, shard::Engine& engine, optim::
 // may not save again. One rank calls it. Never throws: what fails is a warning.
 void clear_away(const std::string& root) noexcept;
 
-// Bytes that the rank with the largest shard writes, and that BackgroundSaver copies.
-std::int64_t snapshot_bytes(const plan::RunPlan& plan);
-
 // Saves while training goes on: start() copies this rank's shard, a thread of each rank writes it, and calls of poll()
 // between steps take the ranks' common decisions. One save at a time. The same files, promises and errors as
 // save_checkpoint().
-// Memory: one copy of this rank's shard of masters, moments and frozen weights (snapshot_bytes), kept until the end.
-// Threads: called by the rank's own; the writing thread calls no other rank and touches no weight.
-// Lifetime: engine and optimizer must outlive it. The destructor waits for the writing thread, and gives up what is not
+// Memory: one copy of this rank's shard of masters, moments and frozen weights (plan::snapshot_bytes), kept until the
+// end. Threads: called by the rank's own; the writing thread calls no other rank and touches no weight. Lifetime:
+// engine and optimizer must outlive it. The destructor waits for the writing thread, and gives up what is not
 // committed.
 class BackgroundSaver {
  public:

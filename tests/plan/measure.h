@@ -32,13 +32,18 @@ struct Case {
   std::int64_t batch = 1, length = 128, accumulation = 1;
   bool isolated = false;  // two documents a sample
   config::LoraConfig lora{};
+  std::string optimizer = "adamw";
+  std::int64_t group = 0, hpz = 0;  // ranks of a shard group, of a copy of the parameters
+  bool keep_gathered = false;       // reshard_after_forward false
+  std::string reduced_as{};         // communication_data_type
 };
 
 struct Measured {
   plan::StepReplay replay;
   tensor::MemoryReading reading;            // of the rank with the highest peak
-  std::vector<comm::OpRecord> collectives;  // of rank 0, during the step
-  std::string log;                          // the same as text
+  std::vector<comm::OpRecord> collectives;  // of rank 0, during the step, over the shard group
+  std::vector<comm::OpRecord> columns;      // and over the ranks with the same shard, where there are groups
+  std::string log;                          // the first as text
 };
 
 inline plan::RunPlan plan_of(const Case& c) {
@@ -54,6 +59,11 @@ inline plan::RunPlan plan_of(const Case& c) {
   config.batch.micro_batch_size = c.batch;
   config.batch.accumulation = c.accumulation;
   config.lora = c.lora;
+  config.optimizer.algorithm = c.optimizer;
+  config.run.shard_size = c.group;
+  if (c.hpz > 0) config.zero.hpz_partition_size = c.hpz;
+  config.run.reshard_after_forward = !c.keep_gathered;
+  config.communication.communication_data_type = c.reduced_as;
   plan::RunPlan plan = plan::make_run_plan(config, c.model, c.length, 1);
   plan.overlap = c.overlap;
   return plan;
@@ -72,31 +82,39 @@ inline Measured measure(const Case& c) {
   job.plan = plan_of(c);
   job.lora = plan::lora_plan(c.lora, job.plan.model);
   Measured result;
-  result.replay = plan::replay_step(job.plan, c.model, c.isolated, c.lora.dropout > 0);
+  result.replay = plan::replay_step(job.plan, c.model, {.isolated = c.isolated, .adapters_drop = c.lora.dropout > 0});
   std::vector<tensor::MemoryReading> readings(static_cast<std::size_t>(c.ranks));
-  comm::run_ranks(c.ranks,
-                  [&](comm::Communicator& inner) {
-                    tensor::set_memory_rank(inner.rank());
-                    comm::RecordingCommunicator axis(inner);
-                    train::Assembly assembly = train::assemble(job, axis);
-                    for (int step = 0; step < 2; ++step) {
-                      tensor::reset_memory_peak(axis.rank());
-                      axis.clear();
-                      train::train_step(
-                          *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, c.accumulation,
-                          [&](std::int64_t) {
-                            return data::Batch{at::ones({c.batch, c.length}, at::kLong),
-                                               at::ones({c.batch, c.length}, at::kLong),
-                                               c.isolated ? two_documents(c) : at::Tensor(), c.batch * (c.length - 1),
+  comm::run_grid(job.plan.grid(),
+                 [&](const comm::DataAxes& given) {
+                   tensor::set_memory_rank(given.world.rank());
+                   comm::RecordingCommunicator axis(given.world), group(given.shard);
+                   std::optional<comm::RecordingCommunicator> column;
+                   const bool grouped = given.replicate != nullptr;
+                   if (grouped) column.emplace(*given.replicate);
+                   const comm::DataAxes axes = grouped ? comm::DataAxes(axis, group, &*column) : comm::DataAxes(axis);
+                   train::Assembly assembly = train::assemble(job, axes);
+                   for (int step = 0; step < 2; ++step) {
+                     tensor::reset_memory_peak(axis.rank());
+                     axis.clear();
+                     group.clear();
+                     if (column) column->clear();
+                     train::train_step(
+                         *assembly.engine, *assembly.model, *assembly.optimizer, *assembly.loss_scale, c.accumulation,
+                         [&](std::int64_t) {
+                           return data::Batch{at::ones({c.batch, c.length}, at::kLong),
+                                              at::ones({c.batch, c.length}, at::kLong),
+                                              c.isolated ? two_documents(c) : at::Tensor(), c.batch * (c.length - 1),
                                                std::vector<std::int64_t>(static_cast<std::size_t>(c.batch))};
-                          },
-                          [] { return train::RankReport{}; });
-                    }
-                    readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());
-                    if (axis.rank() == 0) result.collectives = axis.records();
-                    if (axis.rank() == 0) result.log = axis.text();
-                  },
-                  {.force_copy = c.copy, .timeout_seconds = 300});
+                         },
+                         [] { return train::RankReport{}; });
+                   }
+                   readings[static_cast<std::size_t>(axis.rank())] = tensor::read_memory(axis.rank());
+                   if (axis.rank() != 0) return;
+                   result.collectives = grouped ? group.records() : axis.records();
+                   if (column) result.columns = column->records();
+                   result.log = axis.text();
+                 },
+                 {.force_copy = c.copy, .timeout_seconds = 300});
   result.reading = *std::ranges::max_element(readings, {}, &tensor::MemoryReading::total_peak);
   return result;
 }

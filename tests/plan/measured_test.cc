@@ -190,6 +190,53 @@ TEST(MeasuredPeak, IsPredictedForAdaptersWhereStatesDecide) {
   expect_peak(c);
 }
 
+// Groups of ranks hold copies of each other; hpZ keeps the parameters near and spreads the rest.
+TEST(MeasuredPeak, IsPredictedForGroupsOfRanks) {
+  for (const auto& [group, hpz] : {std::pair{2, 0}, std::pair{0, 2}})
+    for (const bool copy : {false, true}) {
+      Case c = kStates;
+      c.stage = 3;
+      c.ranks = 4;
+      c.group = group;
+      c.hpz = hpz;
+      c.copy = copy;
+      c.dtype = DType::kBF16;
+      expect_peak(c);
+    }
+}
+
+TEST(MeasuredPeak, IsPredictedWhenGatheredParametersStay) {
+  Case c = kStates;
+  c.stage = 3;
+  c.ranks = 2;
+  c.copy = c.keep_gathered = true;
+  expect_peak(c);
+}
+
+TEST(MeasuredPeak, IsPredictedForReductionsInSixteenBits) {
+  for (const int stage : {1, 2}) {
+    Case c = kStates;
+    c.stage = stage;
+    c.ranks = 2;
+    c.reduced_as = "bf16";
+    expect_peak(c);
+  }
+}
+
+// One sample of 16 tokens: the matrices that are brought together are larger than the activations.
+TEST(MeasuredPeak, IsPredictedForOptimizersThatNeedWholeMatrices) {
+  for (const char* optimizer : {"muon", "adafactor", "lamb", "lion", "sgd"})
+    for (const auto& [stage, ranks] : {std::pair{0, 1}, std::pair{1, 2}, std::pair{3, 2}}) {
+      Case c = kStates;
+      c.model.num_hidden_layers = 2;
+      c.optimizer = optimizer;
+      c.stage = stage;
+      c.ranks = ranks;
+      SCOPED_TRACE(optimizer);
+      expect_peak(c);
+    }
+}
+
 struct Way {
   const char* name;
   bool copy, overlap, no_sync;
@@ -216,6 +263,39 @@ TEST(MeasuredCollectives, AreThoseOfThePlan) {
           seen.push_back(concat(comm::op_name(record.op), " ", record.bytes));
       EXPECT_EQ(planned, seen) << "stage " << stage << " " << way.name;
     }
+}
+
+TEST(MeasuredCollectives, OfGroupsAreThoseOfThePlan) {
+  for (const int stage : {1, 2, 3})
+    for (const auto& [group, hpz] : {std::pair{2, 0}, std::pair{0, 2}})
+      for (const bool no_sync : {false, true}) {
+        if (hpz > 0 && (stage != 3 || no_sync)) continue;
+        Case c = kStates;
+        c.stage = stage;
+        c.ranks = 4;
+        c.group = group;
+        c.hpz = hpz;
+        c.no_sync = no_sync;
+        c.copy = true;
+        c.accumulation = 2;
+        const Measured measured = measure(c);
+        const auto planned = [&](plan::ActionAxis axis) {
+          std::vector<std::string> lines;
+          for (const plan::Action& action : measured.replay.actions)
+            if (action.axis == axis &&
+                (action.kind == plan::ActionKind::kAllGather || action.kind == plan::ActionKind::kReduceScatter))
+              lines.push_back(concat(plan::action_name(action.kind), " ", action.bytes));
+          return lines;
+        };
+        const auto seen = [](const std::vector<comm::OpRecord>& records) {
+          std::vector<std::string> lines;
+          for (const comm::OpRecord& record : records)
+            if (record.op != comm::Op::kBarrier) lines.push_back(concat(comm::op_name(record.op), " ", record.bytes));
+          return lines;
+        };
+        EXPECT_EQ(planned(plan::ActionAxis::kShard), seen(measured.collectives)) << "stage " << stage << " hpz " << hpz;
+        EXPECT_EQ(planned(plan::ActionAxis::kReplicate), seen(measured.columns)) << "stage " << stage << " hpz " << hpz;
+      }
 }
 
 }  // namespace

@@ -107,6 +107,9 @@ class GhostTape {
 
   void backward(const Ghost& root, const Ghost& seed);
 
+  // An operation that reads and writes `bytes` and makes nothing: the engine's own.
+  void touch(std::int64_t bytes) { count(Work::Kind::kElementwise, 0, static_cast<double>(bytes)); }
+
   const std::vector<Work>& work() const { return work_; }
   void forget_work() { work_.clear(); }
 

@@ -4,8 +4,8 @@ namespace intarsia::plan {
 
 std::string_view holding_name(Holding holding) {
   static constexpr std::array<std::string_view, kNumHoldings> kNames{
-      "parameters", "masters",     "gradients", "optimizer",        "gathered",
-      "reduce",     "activations", "logits",    "weight gradients", "temporaries"};
+      "parameters",  "masters", "gradients",        "optimizer",   "gathered",       "reduce",
+      "activations", "logits",  "weight gradients", "temporaries", "checkpoint copy"};
   return kNames[static_cast<std::size_t>(holding)];
 }
 
@@ -19,9 +19,10 @@ void Ledger::book(Holding holding, std::int64_t bytes) {
   if (stretch.total > timeline_[fullest_].total) fullest_ = timeline_.size() - 1;
 }
 
-void Ledger::begin(std::string label) {
+void Ledger::begin(std::string label, bool recomputed) {
   Moment stretch = now_;
   stretch.label = std::move(label);
+  stretch.recomputed = recomputed;
   timeline_.push_back(std::move(stretch));
 }
 

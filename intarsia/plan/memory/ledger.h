@@ -21,13 +21,15 @@ enum class Holding {
   kLogits,       // the head's output and what the loss makes of it
   kWeightGrads,  // gradients of parameters as autograd hands them over
   kTemporaries,  // what backward makes, and the rest
+  kSnapshot,     // the copy from which a checkpoint is written while training goes on
 };
-inline constexpr std::size_t kNumHoldings = 10;
+inline constexpr std::size_t kNumHoldings = 11;
 std::string_view holding_name(Holding holding);
 
 // What was held at one moment. Units: bytes.
 struct Moment {
   std::string label;
+  bool recomputed = false;  // activations are made a second time here
   std::array<std::int64_t, kNumHoldings> bytes{};
   std::int64_t total = 0;
 
@@ -40,7 +42,7 @@ class Ledger {
   // `bytes` more are held; negative: given back.
   void book(Holding holding, std::int64_t bytes);
   // From now on it is `label`: "forward model.layers.3".
-  void begin(std::string label);
+  void begin(std::string label, bool recomputed = false);
 
   // Forgets all moments but what is held now.
   void forget();

@@ -122,7 +122,7 @@ Ghost GhostModel::run_recomputed(std::int64_t begin, std::int64_t end, const Gho
 Ghost GhostModel::backward_recomputed(std::int64_t begin, std::int64_t end, const Ghost& input,
                                       std::vector<Ghost>& products, const Ghost& grad) {
   const auto enter = [this](int unit) {
-    ledger_.begin("backward " + unit_name(unit));
+    ledger_.begin("backward " + unit_name(unit), true);
     events_.pre_backward(unit);
   };
   enter(unit_of_layer(end - 1));

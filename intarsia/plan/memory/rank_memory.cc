@@ -8,6 +8,7 @@
 #include "intarsia/plan/lora.h"
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/plan/memory/model_ghost.h"
+#include "intarsia/plan/memory/working_bytes.h"
 #include "intarsia/plan/optimizer_states.h"
 #include "intarsia/plan/unit_order.h"
 
@@ -47,7 +48,7 @@ class GhostEngine final : public GhostEvents {
   void post_forward(int unit, bool needs_backward) override {
     end();
     if (needs_backward) ++at(unit).open_entries;
-    release(unit);
+    if (!needs_backward || !plan_.placement.keep_after_forward) release(unit);
     begin(ActionKind::kLoss, -1);  // of the last unit: what follows until backward comes to a unit
   }
   void pre_backward(int unit) override {
@@ -66,6 +67,7 @@ class GhostEngine final : public GhostEvents {
     if (!whole_grads_) pending(slots_of_param_[static_cast<std::size_t>(param)]);
     // add_ of another type makes a copy in the target's type first
     const Ghost wide = gradient.dtype == DType::kF32 ? Ghost{} : tape_.empty(gradient.numel, DType::kF32);
+    tape_.touch(gradient.nbytes() + 8 * gradient.numel);
   }
 
   void micro_step(const formats::HfConfig& config, int micro) {
@@ -89,22 +91,26 @@ class GhostEngine final : public GhostEvents {
   void finish_window() {
     ledger_.begin("update");
     micro_ = kAfterWindow;
-    const bool replicated_update = plan_.placement.optimizer == Rest::kReplicated;
-    if (whole_grads_ && plan_.ranks > 1)
-      for (const FlatLayout& flat : plan_.flats) {
-        if (!flat.trainable) continue;
-        collective(ActionKind::kReduceScatter, flat.unit, 4 * flat.flat_numel());
-        if (replicated_update) collective(ActionKind::kAllGather, flat.unit, 4 * flat.flat_numel());
-      }
+    const Rest updated = plan_.placement.optimizer;
+    for (const FlatLayout& flat : plan_.flats) {
+      if (!flat.trainable || plan_.ranks == 1) continue;
+      if (whole_grads_) reduce(flat.unit, flat.flat_numel(), ActionAxis::kShard);
+      if (plan_.placement.grads != Rest::kSpread && plan_.placement.replicas > 1)
+        reduce(flat.unit, shard_numel(flat), ActionAxis::kReplicate);
+      expand(flat, Rest::kSpread, updated, 4);
+    }
     std::int64_t touched = 0;
     for (const FlatLayout& flat : plan_.flats)
-      if (flat.trainable) touched += resting(flat, plan_.placement.optimizer, plan_.grid(), 0).size();
-    // master, gradient and two moments read, three of them written; the norm's pass; the copy in compute dtype
-    const std::int64_t per_element = 28 + 4 + (plan_.compute_dtype == DType::kF32 ? 0 : 4 + compute_size_);
-    replay_.actions.push_back({.kind = ActionKind::kUpdate, .unit = -1, .bytes = touched * per_element});
-    if (plan_.ranks > 1 && !replicated_update && !sharded_params_)
-      for (const FlatLayout& flat : plan_.flats)
-        if (flat.trainable) collective(ActionKind::kAllGather, flat.unit, compute_size_ * flat.flat_numel());
+      if (flat.trainable) touched += resting(flat, updated, plan_.grid(), 0).size();
+    // Master, gradient and states read, all but the gradient written; the norm's pass; the copy in compute dtype.
+    const std::int64_t per_element = 12 + 4 + (plan_.compute_dtype == DType::kF32 ? 0 : 4 + compute_size_);
+    replay_.actions.push_back(
+        {.kind = ActionKind::kUpdate, .unit = -1, .bytes = touched * per_element + 2 * optimizer_state_bytes(plan_)});
+    const std::int64_t working = optimizer_working_bytes(plan_);
+    ledger_.book(Holding::kTemporaries, working);
+    ledger_.book(Holding::kTemporaries, -working);
+    for (const FlatLayout& flat : plan_.flats)
+      if (flat.trainable) expand(flat, updated, plan_.placement.params, compute_size_);
     if (sharded_params_) collective(ActionKind::kBarrier, -1, 0);
   }
 
@@ -117,6 +123,34 @@ class GhostEngine final : public GhostEvents {
     bool in_backward = false;
   };
   UnitState& at(int unit) { return units_[static_cast<std::size_t>(unit)]; }
+
+  std::int64_t shard_numel(const FlatLayout& flat) const {
+    return resting(flat, Rest::kSharded, plan_.grid(), 0).size();
+  }
+
+  // shard::expand.
+  void expand(const FlatLayout& flat, Rest from, Rest to, std::int64_t size) {
+    if (from == Rest::kSpread && to != Rest::kSpread && plan_.placement.replicas > 1)
+      collective(ActionKind::kAllGather, flat.unit, size * shard_numel(flat), ActionAxis::kReplicate);
+    if (from != Rest::kReplicated && to == Rest::kReplicated && plan_.grid().shards > 1)
+      collective(ActionKind::kAllGather, flat.unit, size * flat.flat_numel());
+  }
+
+  // A reduction in the plan's type; what it takes while it goes on comes back.
+  std::int64_t reduce(int unit, std::int64_t numel, ActionAxis axis) {
+    const Grid grid = plan_.grid();
+    const int ranks = axis == ActionAxis::kShard ? grid.shards : grid.replicas;
+    const bool narrow = plan_.reduce_dtype != DType::kF32 && ranks > 1;
+    const std::int64_t bytes = numel * (narrow ? static_cast<std::int64_t>(dtype_size(plan_.reduce_dtype)) : 4);
+    collective(ActionKind::kReduceScatter, unit, bytes, axis);
+    std::int64_t held = narrow ? bytes : 0;
+    if (narrow) {  // scaled in fp32 first
+      ledger_.book(Holding::kReduce, 4 * numel + bytes);
+      ledger_.book(Holding::kReduce, -4 * numel - bytes);
+    }
+    if (plan_.backend == CommBackend::kGloo) held += bytes - bytes / ranks;  // the other ranks' pieces
+    return held;
+  }
 
   std::int64_t unit_numel(const UnitState& unit) const {
     std::int64_t numel = 0;
@@ -236,11 +270,11 @@ class GhostEngine final : public GhostEvents {
       if (!plan_.flats[flat].trainable) continue;
       land();
       pending(flat);
-      const std::int64_t bytes = 4 * plan_.flats[flat].flat_numel();
-      collective(ActionKind::kReduceScatter, index, bytes);
-      flying_ = {.buffer = *pending_[flat]};
-      if (plan_.backend == CommBackend::kGloo) flying_.pieces = bytes - bytes / plan_.ranks;
+      const FlatLayout& layout = plan_.flats[flat];
+      flying_ = {.buffer = *pending_[flat], .pieces = reduce(index, layout.flat_numel(), ActionAxis::kShard)};
       ledger_.book(Holding::kTemporaries, flying_.pieces);
+      if (plan_.placement.grads == Rest::kSpread && plan_.placement.replicas > 1)
+        reduce(index, shard_numel(layout), ActionAxis::kReplicate);
       pending_[flat].reset();
       if (!plan_.overlap) land();
     }
@@ -254,9 +288,9 @@ class GhostEngine final : public GhostEvents {
     flying_ = {};
   }
 
-  void collective(ActionKind kind, int unit, std::int64_t bytes) {
+  void collective(ActionKind kind, int unit, std::int64_t bytes, ActionAxis axis = ActionAxis::kShard) {
     end();
-    replay_.actions.push_back({.kind = kind, .unit = unit, .micro = micro_, .bytes = bytes});
+    replay_.actions.push_back({.kind = kind, .unit = unit, .micro = micro_, .bytes = bytes, .axis = axis});
   }
   void begin(ActionKind kind, int unit) {
     end();
@@ -285,7 +319,7 @@ class GhostEngine final : public GhostEvents {
   std::vector<std::optional<std::int64_t>> pending_;
   struct Flying {
     std::int64_t buffer = 0;  // elements
-    std::int64_t pieces = 0;  // bytes of the other ranks' pieces
+    std::int64_t pieces = 0;  // bytes of the other ranks' pieces, and of a copy in 16 bits
   } flying_;
   UnitOrder order_;
   int expected_ = -1;  // gathered, or being gathered, before anybody holds it
@@ -305,11 +339,16 @@ std::string_view action_name(ActionKind kind) {
 
 std::int64_t StepReplay::peak_bytes() const { return std::max({peak.total, load_peak, export_peak}); }
 
-StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated, bool adapters_drop) {
+StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, const ReplayOptions& options) {
+  const bool isolated = options.isolated;
   StepReplay replay;
   Ledger ledger;
   GhostTape tape(ledger);
-  GhostEngine engine(plan, isolated, adapters_drop, ledger, tape, replay);
+  GhostEngine engine(plan, isolated, options.adapters_drop, ledger, tape, replay);
+  if (options.background_save) {
+    ledger.book(Holding::kSnapshot, snapshot_bytes(plan));
+    replay.export_peak += snapshot_bytes(plan);
+  }
   const Holding before = tape.set_holding(Holding::kTemporaries);
   const std::int64_t table_bytes = model_table_bytes(config, plan, isolated);
   const Ghost tables = tape.empty(std::max<std::int64_t>(table_bytes, 1), DType::kU8);

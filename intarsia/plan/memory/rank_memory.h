@@ -20,11 +20,15 @@ std::string_view action_name(ActionKind kind);
 
 inline constexpr int kAfterWindow = -1;
 
+// Whose collective it is: the ranks of a shard group, or those with the same shard in each group (plan::Grid).
+enum class ActionAxis { kShard, kReplicate };
+
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int unit = -1;           // index into ModelSpec::units; -1: none
   int micro = 0;           // micro-step
   std::int64_t bytes = 0;  // of a collective: the tensor that holds all ranks' pieces; of an update: memory touched
+  ActionAxis axis = ActionAxis::kShard;
   std::size_t work_begin = 0, work_end = 0;  // of a computation: range of StepReplay::work
 };
 
@@ -41,11 +45,15 @@ struct StepReplay {
   std::int64_t peak_bytes() const;
 };
 
+// What of a run is not in its RunPlan.
+struct ReplayOptions {
+  bool isolated = false;         // samples hold several documents, none of which sees another
+  bool adapters_drop = false;    // adapters have dropout
+  bool background_save = false;  // checkpoints are written from a copy, which stays from the first one on
+};
+
 // Replays one update of `plan`. `config` must be the model of plan.model. With mapped parameters the host's one copy is
-// divided among its ranks, as the meter does. `isolated`: samples hold several documents, none of which sees another.
-// `adapters_drop`: adapters have dropout.
-// Source: ZeRO (arXiv 1910.02054), sections 3 and 5; docs/plan.md.
-StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, bool isolated = false,
-                       bool adapters_drop = false);
+// divided among its ranks, as the meter does. Source: ZeRO (arXiv 1910.02054), sections 3 and 5; docs/plan.md.
+StepReplay replay_step(const RunPlan& plan, const formats::HfConfig& config, const ReplayOptions& options = {});
 
 }  // namespace intarsia::plan

@@ -95,7 +95,7 @@ std::string area_chart_svg(const AreaChart& chart) {
   for (std::size_t part = 0; part < chart.part_names.size(); ++part) {
     if (!used[part]) continue;
     std::ostringstream path;
-    path << "<path class=\"c" << part % 10 << "\" d=\"M";
+    path << "<path class=\"c" << part % kColours << "\" d=\"M";
     for (std::size_t m = 0; m < chart.values.size(); ++m) {  // along the upper edge
       const double y = axis.y(below[m] + chart.values[m][part]), x = kLeft + slot * static_cast<double>(m);
       path << number(x) << " " << number(y) << "L" << number(x + slot) << " " << number(y) << "L";
@@ -114,6 +114,14 @@ std::string area_chart_svg(const AreaChart& chart) {
            "\" height=\"" + number(kHeight - kTop - kBottom) + "\"><title>" + xml_escape(chart.moments[m]) + ": " +
            number(sum(chart.values[m])) + " " + chart.unit + "</title></rect>\n";
   }
+  const auto first = std::ranges::find(chart.marked, true);
+  for (std::size_t m = 0; m < chart.marked.size(); ++m)
+    if (chart.marked[m])
+      out += rect(kLeft + slot * static_cast<double>(m), kHeight - kBottom + 2, slot, 5, 8,
+                  chart.moments[m] + ": " + chart.mark);
+  if (first != chart.marked.end())
+    out +=
+        text_at(kLeft + slot * static_cast<double>(first - chart.marked.begin()), kHeight - kBottom + 34, chart.mark);
   if (!chart.moments.empty()) {
     out += text_at(kLeft, kHeight - kBottom + 18, chart.moments.front());
     out += text_at(right, kHeight - kBottom + 18, chart.moments.back(), "end");

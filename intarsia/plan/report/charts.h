@@ -29,6 +29,8 @@ struct AreaChart {
   std::string title, unit;
   std::vector<std::string> part_names, moments;
   std::vector<std::vector<double>> values;  // by moment, by part
+  std::vector<bool> marked;                 // by moment: under the axis, in the words of `mark`; empty: none
+  std::string mark;
 };
 std::string area_chart_svg(const AreaChart& chart);
 

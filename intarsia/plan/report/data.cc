@@ -11,14 +11,16 @@ using Json = nlohmann::ordered_json;
 
 Json moment_json(const Moment& moment) {
   Json out = {{"at", moment.label}, {"total_bytes", moment.total}};
+  if (moment.recomputed) out["recomputed"] = true;
   for (std::size_t i = 0; i < kNumHoldings; ++i)
     out["bytes"][std::string(holding_name(static_cast<Holding>(i)))] = moment.bytes[i];
   return out;
 }
 
 Json seconds_json(const StepSeconds& seconds) {
-  return {{"total", seconds.total()},           {"matrix", seconds.matrix},   {"attention", seconds.attention},
-          {"elementwise", seconds.elementwise}, {"traffic", seconds.traffic}, {"update", seconds.update}};
+  return {{"total", seconds.total()},           {"matrix", seconds.matrix},     {"attention", seconds.attention},
+          {"elementwise", seconds.elementwise}, {"dispatch", seconds.dispatch}, {"traffic", seconds.traffic},
+          {"hidden_traffic", seconds.hidden},   {"update", seconds.update}};
 }
 
 Json layout_json(const Layout& layout) {
@@ -59,6 +61,9 @@ std::string report_json(const PlanReport& report) {
               {"flops_per_token_full_square", flops_per_token(report.shape, FlopsConvention::kFullSquare)},
               {"ranks", run.ranks},
               {"stage", run.stage},
+              {"micro_batch", run.micro_batch},
+              {"accumulation", run.accumulation},
+              {"chosen", report.chosen.empty() ? Json(nullptr) : Json(report.chosen)},
               {"limit_bytes", report.limit.bytes > 0 ? Json(report.limit.bytes) : Json(nullptr)},
               {"limit_from", report.limit.from},
               {"margin", report.margin},
@@ -85,6 +90,14 @@ std::string report_json(const PlanReport& report) {
     out["search"]["best_runnable_here"] =
         report.search->runnable ? candidate_json(report, *report.search->runnable) : Json(nullptr);
     out["rule_of_thumb"] = report.ladder;
+    if (report.failures) {
+      const Goodput good = goodput(*report.failures);
+      out["failures"] = {{"seconds_between_failures", good.seconds_between_failures},
+                         {"checkpoint_seconds", report.failures->checkpoint_seconds},
+                         {"young_seconds", good.young_seconds},
+                         {"daly_seconds", good.daly_seconds},
+                         {"goodput", good.share}};
+    }
   }
   return out.dump(2) + "\n";
 }

@@ -51,8 +51,11 @@ std::string timeline_svg(const PlanReport& report) {
                   .unit = unit.name,
                   .part_names = holding_names(),
                   .moments = {},
-                  .values = {}};
+                  .values = {},
+                  .marked = {},
+                  .mark = concat("recomputed: ", describe(report.run.recompute))};
   for (const Moment& moment : own.timeline) {
+    chart.marked.push_back(moment.recomputed);
     chart.moments.push_back(moment.label.empty() ? "start" : moment.label);
     chart.values.push_back(parts_of(moment, unit.bytes));
   }

@@ -8,6 +8,7 @@
 #include "intarsia/plan/memory/limits.h"
 #include "intarsia/plan/memory/rank_memory.h"
 #include "intarsia/plan/search/search.h"
+#include "intarsia/plan/sim/goodput.h"
 #include "intarsia/plan/sim/pipeline_sim.h"
 #include "intarsia/plan/time/replay_time.h"
 
@@ -30,6 +31,7 @@ struct PlanReport {
   MemoryLimit limit;
   double margin = 0.05;
   std::vector<std::string> refusals;  // why `intarsia train` would not start this run
+  std::string chosen;                 // what settle_open chose, in words; empty: nothing was open
   std::vector<StageMemory> stages;    // 0 to 3; the run's own is stages[run.stage]
   std::optional<ClusterSpec> cluster;
   std::optional<SearchSpace> space;
@@ -37,6 +39,7 @@ struct PlanReport {
   std::vector<std::string> ladder;  // the rule of thumb
   std::optional<PipelinePlan> pipeline;
   std::optional<PipelineRun> pipeline_run;
+  std::optional<FailureModel> failures;  // of the best layout's devices, with the time that a checkpoint takes there
 
   const StageMemory& own() const { return stages[static_cast<std::size_t>(run.stage)]; }
 };
@@ -45,12 +48,12 @@ struct ReportRequest {
   std::string model;
   formats::HfConfig config;
   RunPlan run;
-  bool isolated = false;       // documents of one sample do not see each other
-  bool adapters_drop = false;  // adapters have dropout
+  ReplayOptions replay;
   int local_ranks = 1;
   MemoryLimit limit;
   double margin = 0.05;
   std::vector<std::string> refusals;
+  std::string chosen;
   std::optional<ClusterSpec> cluster;
   std::optional<SearchSpace> space;  // search, too
 };

@@ -79,6 +79,47 @@ TEST(Report, PageNeedsNothingFromElsewhere) {
   EXPECT_EQ(page.find("src="), std::string::npos);
 }
 
+TEST(Report, MarksWhereBlocksAreRecomputed) {
+  const auto marked = [](const ReportRequest& asked) {
+    const PlanReport report = make_report(asked);
+    const auto json = nlohmann::json::parse(report_json(report));
+    std::size_t moments = 0;
+    for (const auto& moment : json["stages"][2]["timeline"]) moments += moment.contains("recomputed") ? 1 : 0;
+    return std::pair{moments, report_html(report).find("recomputed: what lies between") != std::string::npos};
+  };
+  ReportRequest asked = request();
+  EXPECT_EQ(marked(asked), (std::pair<std::size_t, bool>{0, false}));
+  asked.run.recompute.policy = Recompute::kSelective;
+  const auto blocks = static_cast<std::size_t>(asked.config.num_hidden_layers);
+  EXPECT_EQ(marked(asked), (std::pair<std::size_t, bool>{blocks, true}));
+}
+
+TEST(Report, StagesKeepTheRunsShardGroups) {
+  ReportRequest asked = request();
+  asked.run.placement.replicas = 2;
+  const PlanReport grouped = make_report(asked), whole = make_report(request());
+  for (const int stage : {1, 2, 3}) {
+    const auto index = static_cast<std::size_t>(stage);
+    EXPECT_GT(grouped.stages[index].replay.states.total, whole.stages[index].replay.states.total) << stage;
+  }
+}
+
+TEST(Report, CountsTheCopyOfABackgroundSave) {
+  ReportRequest asked = request();
+  const std::int64_t before = make_report(asked).own().replay.peak.total;
+  asked.replay.background_save = true;
+  const Moment after = make_report(asked).own().replay.peak;
+  EXPECT_GT(after[Holding::kSnapshot], 0);
+  EXPECT_EQ(after.total, before + after[Holding::kSnapshot]);
+}
+
+TEST(Report, SaysWhatFailuresLeave) {
+  const PlanReport report = make_report(with_search());
+  ASSERT_TRUE(report.failures.has_value());
+  EXPECT_NE(report_text(report).find("of the time that counts"), std::string::npos);
+  EXPECT_GT(nlohmann::json::parse(report_json(report))["failures"]["goodput"], 0.9);
+}
+
 TEST(Charts, EscapeWhatTheyAreGiven) { EXPECT_EQ(xml_escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;"); }
 
 TEST(Charts, TenBillionOnEightDevicesIsTheGoldenPicture) {

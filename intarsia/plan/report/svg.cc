@@ -37,7 +37,8 @@ constexpr const char* kStyle =
     "<style>text{font:12px system-ui,sans-serif;fill:#222}.t{font-size:14px;font-weight:600}.m{fill:#555}"
     ".a{stroke:#999;stroke-width:1}.g{stroke:#8884;stroke-width:1}.l{stroke:#c00;stroke-width:2;stroke-dasharray:6 4}"
     ".lt{fill:#c00}.c0{fill:#1f4e9c}.c1{fill:#6f9fe8}.c2{fill:#e07b39}.c3{fill:#7a3fa0}.c4{fill:#b7d3f7}"
-    ".c5{fill:#f5c396}.c6{fill:#2f8f5b}.c7{fill:#9bd3b0}.c8{fill:#b58900}.c9{fill:#9a9a9a}";
+    ".c5{fill:#f5c396}.c6{fill:#2f8f5b}.c7{fill:#9bd3b0}.c8{fill:#b58900}.c9{fill:#9a9a9a}"
+    ".c10{fill:#5b4636}";
 constexpr const char* kDark =
     "@media(prefers-color-scheme:dark){text{fill:#ddd}.m{fill:#aaa}.a{stroke:#777}.lt{fill:#ff7b72}.l{stroke:#ff7b72}}"
     "@media print{text{fill:#000}.m{fill:#333}}";
@@ -75,7 +76,7 @@ std::string text_at(double x, double y, const std::string& text, const char* anc
 
 std::string rect(double x, double y, double width, double height, std::size_t colour, const std::string& hint) {
   std::ostringstream out;
-  out << "<rect class=\"c" << colour % 10 << "\" x=\"" << number(x) << "\" y=\"" << number(y) << "\" width=\""
+  out << "<rect class=\"c" << colour % kColours << "\" x=\"" << number(x) << "\" y=\"" << number(y) << "\" width=\""
       << number(width) << "\" height=\"" << number(height) << "\"><title>" << xml_escape(hint) << "</title></rect>\n";
   return out.str();
 }

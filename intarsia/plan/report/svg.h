@@ -13,6 +13,8 @@ namespace svg {
 
 inline constexpr int kWidth = 760, kHeight = 392, kLeft = 64, kTop = 52, kBottom = 44, kLegend = 170;
 
+inline constexpr std::size_t kColours = 11;
+
 // At most `digits` digits behind the point.
 std::string number(double value, int digits = 2);
 

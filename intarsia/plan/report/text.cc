@@ -45,6 +45,7 @@ void write_head(std::ostream& out, const PlanReport& report) {
       << short_name(run.compute_dtype) << ", " << run.micro_batch << " x " << run.seq_len << " tokens a rank x "
       << run.accumulation
       << (run.recompute.policy == Recompute::kNone ? "" : ", recomputed: " + describe(run.recompute)) << "\n";
+  if (!report.chosen.empty()) out << "auto      " << report.chosen << "\n";
   if (report.limit.bytes > 0)
     out << "limit     " << format_bytes(report.limit.bytes) << " (" << report.limit.from << "), of which "
         << fixed(100 * report.margin, 0) << " % stay free\n";
@@ -102,8 +103,9 @@ void write_time(std::ostream& out, const PlanReport& report) {
       report.cluster->device.peak_flops[static_cast<std::size_t>(matrix_type(report.run.compute_dtype))];
   out << "\nTime of a step on " << report.cluster->name << ": " << duration(own.total()) << " (products "
       << duration(own.matrix) << ", attention " << duration(own.attention) << ", other operations "
-      << duration(own.elementwise) << ", traffic " << duration(own.traffic) << ", update " << duration(own.update)
-      << "), " << fixed(tokens / own.total(), 0) << " tokens/s";
+      << duration(own.elementwise) << ", their number " << duration(own.dispatch) << ", traffic "
+      << duration(own.traffic) << (own.hidden > 0 ? concat(" and ", duration(own.hidden), " hidden") : "")
+      << ", update " << duration(own.update) << "), " << fixed(tokens / own.total(), 0) << " tokens/s";
   if (peak > 0)
     out << ", MFU "
         << fixed(100 * tokens * flops_per_token(report.shape, FlopsConvention::kCausalHalf) /
@@ -136,6 +138,14 @@ void write_search(std::ostream& out, const PlanReport& report) {
   if (result.smallest) {
     out << "  nothing fits; least memory:\n";
     write_candidate(out, report, *result.smallest);
+  }
+  if (report.failures) {
+    const Goodput good = goodput(*report.failures);
+    out << "\nFailures: one device in " << fixed(report.failures->hours_between_failures, 0) << " hours is one of "
+        << report.space->devices << " each " << fixed(good.seconds_between_failures / 3600, 1)
+        << " hours. A checkpoint takes " << duration(report.failures->checkpoint_seconds) << "; one each "
+        << fixed(good.daly_seconds / 60, 1) << " minutes (Daly; Young " << fixed(good.young_seconds / 60, 1)
+        << ") leaves " << fixed(100 * good.share, 1) << " % of the time that counts\n";
   }
   out << "\nRule of thumb, data parallelism only (bf16 before fp16, sums in fp32; tensor parallelism inside a host):\n";
   for (const std::string& line : report.ladder) out << "  " << line << "\n";

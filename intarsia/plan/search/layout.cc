@@ -97,7 +97,7 @@ const char* offload_name(Offload offload) {
 }
 
 const char* recomputed_name(Recomputed recomputed) {
-  static constexpr const char* kNames[] = {"none", "selective", "half", "full"};
+  static constexpr const char* kNames[] = {"none", "scores", "half", "selective", "full"};
   return kNames[static_cast<std::size_t>(recomputed)];
 }
 

@@ -29,9 +29,8 @@ bool whole(double a, double b) { return std::int64_t(a) % std::int64_t(b) == 0; 
 
 // What not_runnable_here() says in words.
 bool runs_here(const Layout& layout) {
-  return layout.tensor == 1 && layout.pipeline == 1 && (layout.replicate == 1 || layout.stage == 0) &&
-         layout.offload == Offload::kNone &&
-         (layout.recomputed == Recomputed::kNone || layout.recomputed == Recomputed::kFull);
+  return layout.tensor == 1 && layout.pipeline == 1 && layout.offload == Offload::kNone &&
+         layout.recomputed != Recomputed::kScores && layout.recomputed != Recomputed::kHalf;
 }
 
 class Search {
@@ -127,7 +126,7 @@ class Search {
   }
 
   void recomputations(Layout layout) {
-    for (const Recomputed recomputed : {Recomputed::kNone, Recomputed::kFull}) {
+    for (const Recomputed recomputed : {Recomputed::kNone, Recomputed::kProducts, Recomputed::kFull}) {
       if (!allowed(space_.recomputed, recomputed)) continue;
       layout.recomputed = recomputed;
       for (const Offload offload :
@@ -239,8 +238,8 @@ std::string not_runnable_here(const Layout& layout) {
   if (layout.tensor > 1) missing.emplace_back("tensor parallel");
   if (layout.pipeline > 1) missing.emplace_back("pipeline");
   if (layout.offload != Offload::kNone) missing.emplace_back("offload");
-  if (layout.recomputed != Recomputed::kNone && layout.recomputed != Recomputed::kFull)
-    missing.emplace_back("selective recomputation");
+  if (layout.recomputed == Recomputed::kScores || layout.recomputed == Recomputed::kHalf)
+    missing.emplace_back("recomputation of scores or of half the products");
   return missing.empty() ? "" : "not runnable here yet: " + join(missing);
 }
 

@@ -35,6 +35,11 @@ struct DeviceSpec {
   double attention_efficiency = 0;  // share of the 16-bit peak that attention without materialised scores reaches
   double memory_bandwidth = 0;      // bytes/s
   double memory_efficiency = 1;
+  // Of this program's own operations, as `intarsia bench` measures them; 0: the ones above stand for them.
+  std::array<double, kNumMatrixTypes> pass_bandwidth{};  // bytes/s of operations that are no product
+  double update_bandwidth = 0;                           // bytes/s of an optimizer's update
+  double operation_seconds = 0;                          // of every operation, whatever its size
+  double alone_matrix = 1, alone_memory = 1;  // rates of a rank that has its host for itself / rates of all at once
   double contention = 0;       // share of the shorter of compute and traffic that running both at once costs
   double allocator_slack = 1;  // bytes reserved / bytes in use
   double base_bytes = 0;       // of a process beside its tensors: code, scratch, driver

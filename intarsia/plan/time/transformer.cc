@@ -97,11 +97,14 @@ LayerSeconds layer_seconds(const ClusterSpec& cluster, const TransformerShape& s
   switch (layout.recomputed) {
     case Recomputed::kNone:
       break;
-    case Recomputed::kSelective:
+    case Recomputed::kScores:
       out.recompute = forward_scores + score_passes;
       break;
     case Recomputed::kHalf:
       out.recompute = forward_passes + forward_products / 2;
+      break;
+    case Recomputed::kProducts:
+      out.recompute = forward_passes + forward_scores;
       break;
     case Recomputed::kFull:
       out.recompute = out.forward;
@@ -145,6 +148,8 @@ double kept_bytes_per_token(const TransformerShape& shape, const LayerLayout& la
   const double norms = (wide ? 24 : 16) * shape.hidden / s + 8;
   const double attention = size * (2 * queries + 2 * keys) / t + 4 * shape.heads / t;
   const double feed_forward = size * (shape.gated ? 4 : 2) * shape.ffn / t;
+  if (layout.recomputed == Recomputed::kProducts)  // the block's input, q, k, v, the output's input, gate and up
+    return size * (2 * shape.hidden / s + (queries + 2 * keys) / t + (shape.gated ? 2 : 1) * shape.ffn / t);
   if (layout.recomputed == Recomputed::kHalf) return size * (shape.hidden / s + (queries + keys) / t + shape.ffn / t);
   return norms + attention + feed_forward;
 }

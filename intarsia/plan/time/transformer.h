@@ -44,7 +44,9 @@ inline constexpr Implementation kEagerFp32Norms{"PyTorch eager, norms and rotati
 inline constexpr Implementation kCompiled{"fused by a compiler, flash attention", false, 12, 3, 0, 1.7, 12};
 inline constexpr Implementation kHandWritten{"hand-written kernels, flash attention", false, 9, 2, 0, 1.6, 4};
 
-enum class Recomputed { kNone, kSelective, kHalf, kFull };  // kHalf: every second product (torchtitan's op policy)
+// kScores: attention's scores (Megatron-LM's "selective"); kHalf: every second product (torchtitan's op policy);
+// kProducts: everything but products, as `--recompute selective` does here.
+enum class Recomputed { kNone, kScores, kHalf, kProducts, kFull };
 
 // The part of a layout that decides one layer's seconds.
 struct LayerLayout {

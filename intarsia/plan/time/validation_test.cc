@@ -59,7 +59,7 @@ TEST(Validation, Korthikanti22B) {  // korthikanti-22b-time: calibration
   Layout layout{.tensor = 8, .micro_batch = 4, .recomputed = Recomputed::kFull};
   expect_within(seconds("a100-80", work, layout), 1.42, 10);
   layout.sequence_parallel = true;
-  layout.recomputed = Recomputed::kSelective;
+  layout.recomputed = Recomputed::kScores;
   expect_within(seconds("a100-80", work, layout), 1.10, 10);
 }
 
@@ -73,7 +73,7 @@ TEST(Validation, Korthikanti530B) {  // korthikanti-530b-time: calibration
                 .schedule = PipelineSchedule::kInterleaved};
   expect_within(seconds("a100-80", work, layout), 49.05, 10);
   layout.sequence_parallel = true;
-  layout.recomputed = Recomputed::kSelective;
+  layout.recomputed = Recomputed::kScores;
   expect_within(seconds("a100-80", work, layout), 37.83, 10);
 }
 
