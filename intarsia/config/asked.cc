@@ -53,11 +53,17 @@ std::string objection(const FlagSpec& spec, const std::string& text) {
 }
 
 bool same_values(const FlagSpec& spec, const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  const bool numeric =
-      spec.type == FlagType::kInteger || spec.type == FlagType::kNumber || spec.type == FlagType::kNumbers;
-  if (!numeric) return a == b;
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const std::string& x, const std::string& y) { return parse_number(x) == parse_number(y); });
+  const bool numeric = spec.type == FlagType::kInteger || spec.type == FlagType::kNumber ||
+                       spec.type == FlagType::kNumbers || spec.type == FlagType::kWordOrInteger;
+  if (!numeric || a == b) return a == b;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const std::string& x, const std::string& y) {
+    return x == y || (parse_number(x) && parse_number(x) == parse_number(y));
+  });
+}
+
+// What the planner is to choose, where nothing else says it.
+bool is_auto(const FlagSpec& spec, const Asked& value) {
+  return value.values == std::vector<std::string>{"auto"} && spec.choices == value.values;
 }
 
 std::string text_of(const JsonValue& value) {
@@ -85,6 +91,8 @@ void ask(const FlagSpec& spec, Asked value, Draft& draft) {
     return;
   }
   const Asked* before = draft.find_asked(spec.key);
+  if (before != nullptr && is_auto(spec, value)) return;
+  if (before != nullptr && is_auto(spec, *before)) before = nullptr;
   if (before != nullptr && !same_values(spec, before->values, value.values)) {
     if (before->from == From::kSet) return;
     if (value.from != From::kSet) {

@@ -29,6 +29,9 @@ struct ResolveInput {
   // train and plan: what neither file nor flag settles takes its default ("auto" by Hugging Face's defaults). Without
   // it (config show, config check) a file is read for what it says, and an "auto" that nothing settles is a mistake.
   bool for_training = false;
+  // Of train and plan: "auto" for the micro-batch or the stage that nothing settles is left open, for
+  // plan::settle_open. Without it such a micro-batch is a mistake, such a stage the default.
+  bool planner_follows = false;
 };
 
 // A mistake in a configuration.

@@ -162,6 +162,50 @@ TEST(Resolve, AFlagFillsAndNeverContradicts) {
             5);
 }
 
+TEST(Resolve, LeavesTheMicroBatchToThePlannerWhereNothingSettlesIt) {
+  const auto open = [](const std::string& json, std::vector<FlagValue> flags = {}) {
+    return with(json, std::move(flags), 4,
+                [](ResolveInput& input) { input.for_training = input.planner_follows = true; })
+        .config.batch;
+  };
+  const char* const micro = R"({"train_micro_batch_size_per_gpu": "auto"})";
+  EXPECT_TRUE(open(micro).micro_is_open);
+  EXPECT_FALSE(open(micro).total_is_given);
+  EXPECT_EQ(open(micro, {flag("--accumulation", {"3"})}).accumulation, 3);
+  EXPECT_FALSE(open(micro, {flag("--batch-size", {"2"})}).micro_is_open);
+  EXPECT_TRUE(open(R"({"train_batch_size": "auto"})", {flag("--batch-size", {"auto"})}).micro_is_open);
+  EXPECT_TRUE(open(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto"})").total_is_given);
+  EXPECT_EQ(
+      open(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto"})", {flag("--accumulation", {"2"})})
+          .micro_batch_size,
+      8);
+  // A value beats an "auto", wherever either stands.
+  EXPECT_EQ(open(R"({"train_micro_batch_size_per_gpu": 5})", {flag("--batch-size", {"auto"})}).micro_batch_size, 5);
+  EXPECT_EQ(problems_of([&] { open(R"({"train_batch_size": 63, "train_micro_batch_size_per_gpu": "auto"})"); }).size(),
+            1U);
+  EXPECT_EQ(problems_of([&] { with(micro); }).size(), 1U);  // no planner follows
+}
+
+TEST(Resolve, LeavesTheStageToThePlannerWhereNothingSettlesIt) {
+  const auto planner = [](ResolveInput& input) { input.for_training = input.planner_follows = true; };
+  const auto zero = [&](const std::string& json, std::vector<FlagValue> flags = {}) {
+    return with(json, std::move(flags), 4, planner).config.zero;
+  };
+  EXPECT_TRUE(zero(R"({"train_batch_size": 4, "intarsia": {"stage": "auto"}})").stage_is_open);
+  EXPECT_TRUE(zero(R"({"train_batch_size": 4})", {flag("--stage", {"auto"})}).stage_is_open);
+  EXPECT_FALSE(zero(R"({"train_batch_size": 4})").stage_is_open);
+  const std::string both =
+      R"({"train_batch_size": 4, "zero_optimization": {"stage": 2}, "intarsia": {"stage": "auto"}})";
+  EXPECT_EQ(zero(both).stage, 2);
+  EXPECT_FALSE(zero(both).stage_is_open);
+  EXPECT_EQ(zero(R"({"train_batch_size": 4, "intarsia": {"stage": "auto"}})", {flag("--stage", {"1"})}).stage, 1);
+  // A program of one's own has no planner.
+  const auto program = [](ResolveInput& input) { input.for_training = true; };
+  EXPECT_EQ(
+      problems_of([&] { with(R"({"train_batch_size": 4, "intarsia": {"stage": "auto"}})", {}, 4, program); })[0].path,
+      "intarsia.stage");
+}
+
 TEST(Resolve, SettingsOfTheFileAndFlagsAreOne) {
   const Resolved resolved = with(
       R"({"train_batch_size": 4, "intarsia": {"steps": 7, "shuffle": false, "lr_schedule": [0.1, 0.2], "pack": "off", "no_decay_1d": true}})");

@@ -19,6 +19,10 @@ struct BatchConfig {
   std::int64_t train_batch_size = 1;  // samples per optimizer update, all ranks together
   std::int64_t micro_batch_size = 1;  // samples of one rank in one pass; larger: faster, activations grow with it
   std::int64_t accumulation = 1;  // passes per update; larger: bigger batch at the memory of one pass, slower updates
+  // "auto" that nothing settles: plan/settle_open.h chooses micro_batch_size and, where train_batch_size was given,
+  // accumulation; until then they hold the largest that can be.
+  bool micro_is_open = false;
+  bool total_is_given = false;  // with micro_is_open
 };
 
 // Loss scale of fp16. bf16 and fp32 have none.
@@ -50,7 +54,9 @@ struct OffloadConfig {
 struct ZeroConfig {
   int stage =
       0;  // 0 nothing sharded, 1 optimizer state, 2 and gradients, 3 and parameters; larger: less memory, more traffic
-  bool overlap_comm = false;  // default true in stage 3
+  bool stage_is_open = false;  // intarsia.stage "auto": plan/settle_open.h chooses it
+  bool overlap_comm = false;   // default true in stage 3
+  bool overlap_is_default = true;
   bool contiguous_gradients = true, reduce_scatter = true, allgather_partitions = true;
   bool round_robin_gradients = false, load_from_fp32_weights = true;
   std::int64_t reduce_bucket_size = 500'000'000, allgather_bucket_size = 500'000'000;
@@ -179,6 +185,19 @@ struct MonitorConfig {
   std::string job_name = "DeepSpeedJobName";
 };
 
+// Sections of the DeepSpeed JSON that ask where a step's time goes.
+struct ProfileConfig {
+  bool wall_clock_breakdown = false;   // seconds of forward, backward and update beside each line of the console
+  bool flops = false;                  // flops_profiler: one step's operations and rates, as a table
+  std::int64_t flops_step = 1;         // which, counted from 1
+  std::int64_t flops_top = 1;          // units that the table's summary names
+  bool flops_detailed = true;          // a line for each unit
+  std::string flops_file;              // empty: the console
+  bool comms = false;                  // comms_logger: count, bytes and seconds of each collective, at the end
+  bool comms_verbose = false;          // and a line for each call
+  std::vector<std::string> comms_ops;  // DeepSpeed's names of the operations that count; empty: all
+};
+
 struct TrainConfig {
   BatchConfig batch;
   Precision precision = Precision::kFp32;  // of compute; masters, sums and optimizer state are fp32
@@ -199,6 +218,7 @@ struct TrainConfig {
   CommunicationConfig communication;
   ActivationCheckpointing activation_checkpointing;
   AioConfig aio;
+  ProfileConfig profile;
   std::int64_t tensor_parallel_degree = 1;
   std::optional<std::int64_t> steps_per_print;
   RunConfig run;

@@ -32,6 +32,21 @@ check 'what train refuses is said' python3 -c 'import json, sys; assert json.loa
 run "$program" plan --show-cluster a100-80
 check 'a cluster as JSON' grep -q '"calibration"' "$folder/stdout"
 
+# What is left to the planner: the same answer in plan, train --dry-run and train.
+make_text "$folder/auto.jsonl" 60
+printf '{"train_batch_size": 24, "train_micro_batch_size_per_gpu": "auto", "intarsia": {"stage": "auto"}}' > "$folder/auto.json"
+auto=(--model $model --deepspeed "$folder/auto.json" --seq-len 32 --ranks 2)
+run "$program" plan "${auto[@]}"
+chosen=$(sed -n 's/.*the planner chose \(.*\)/\1/p' "$folder/stdout")
+check 'plan says what it chose' test -n "$chosen"
+run "$program" train "${auto[@]}" --data "$folder/auto.jsonl" --steps 2 --dry-run
+check 'the dry run chooses the same' grep -qF "the planner chose $chosen" "$folder/stderr"
+run "$program" train "${auto[@]}" --data "$folder/auto.jsonl" --steps 2 --out "$folder/auto"
+check 'and so does the run, in its banner' grep -qF "the planner chose $chosen" "$folder/stderr"
+check 'which it ends' test $code -eq 0
+check 'with the batch that was asked for' grep -q 'batch      24 samples' "$folder/stderr"
+expect 2 'the bits would follow it' "$program" train "${auto[@]}" --data "$folder/auto.jsonl" --reproducible --dry-run
+
 fails 2 '--cluster h1000|a100-80' "$program" plan --model llama-tiny --cluster h1000
 fails 2 '--params needs --layers' "$program" plan --params 7e9
 fails 2 '--devices needs --cluster' "$program" plan --model llama-tiny --devices 8

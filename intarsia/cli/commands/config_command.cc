@@ -149,7 +149,7 @@ bool check_run_arguments(int argc, char** argv) {
   arguments.add_to(app);
   if (arguments.parse(app, argc, argv)) return false;
   config::ResolveInput input = arguments.input();
-  input.for_training = true;
+  input.for_training = input.planner_follows = true;
   const std::vector<config::Problem> refusals = check_trainable(config::resolve(input));
   if (!refusals.empty()) throw config::ConfigError(refusals);
   return true;

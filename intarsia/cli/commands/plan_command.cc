@@ -16,6 +16,7 @@
 #include "intarsia/plan/report/pictures.h"
 #include "intarsia/plan/report/plan_report.h"
 #include "intarsia/plan/resized_vocab.h"
+#include "intarsia/plan/settle_open.h"
 
 namespace intarsia::cli {
 namespace {
@@ -125,11 +126,12 @@ plan::SearchSpace search_space(const PlanFlags& flags, const config::Resolved& r
   if (flags.pipeline > 0) space.pipeline = flags.pipeline;
   const auto asked = [&](const char* path) {
     const auto origin = resolved.origins.find(path);
-    return origin != resolved.origins.end() && origin->second != "default";
+    return origin != resolved.origins.end() && origin->second != "default" && !origin->second.starts_with("auto");
   };
   if (asked("zero_optimization.stage")) space.stage = run.stage;
   if (asked("train_micro_batch_size_per_gpu")) space.micro_batch = static_cast<int>(run.micro_batch);
   if (run.recompute.policy == plan::Recompute::kFull) space.recomputed = plan::Recomputed::kFull;
+  if (run.recompute.policy == plan::Recompute::kSelective) space.recomputed = plan::Recomputed::kProducts;
   return space;
 }
 
@@ -153,7 +155,7 @@ int plan_command(int argc, char** argv) {
   INTARSIA_CHECK(kUsage, flags.devices == 0 || !flags.cluster.empty(), "--devices needs --cluster");
 
   config::ResolveInput input = arguments.input();
-  input.for_training = true;
+  input.for_training = input.planner_follows = true;
   config::Resolved resolved = config::resolve(input);
   // Without --ranks the table of stages is for all devices that are asked about.
   if (flags.devices > 0 && resolved.config.run.ranks == 1) resolved.config.run.ranks = flags.devices;
@@ -164,23 +166,25 @@ int plan_command(int argc, char** argv) {
   plan::ReportRequest request;
   request.model = model.name;
   request.config = model.config;
-  const std::int64_t seq_len = plan::sequence_length(resolved.config.run.seq_len, model.config);
-  request.run =
-      plan::make_run_plan(resolved.config, model.config, seq_len, std::max<std::int64_t>(1, resolved.config.run.steps));
-  request.isolated = resolved.config.run.pack == config::Pack::kIsolate;
-  request.adapters_drop = resolved.config.lora.dropout > 0;
   request.margin = flags.margin;
-  for (const config::Problem& problem : check_trainable(resolved)) request.refusals.push_back(problem.text());
-  request.local_ranks = request.run.ranks;
+  request.local_ranks = static_cast<int>(resolved.config.run.ranks);
   if (flags.cluster.empty()) {
     request.limit = plan::read_memory_limit();
   } else {
     request.cluster = plan::find_cluster(flags.cluster);
-    request.local_ranks = std::min(request.run.ranks, request.cluster->devices_per_host);
+    request.local_ranks = std::min(request.local_ranks, request.cluster->devices_per_host);
     request.limit = {static_cast<std::int64_t>(request.cluster->device.memory_bytes * request.local_ranks),
                      concat("the devices of ", request.cluster->name)};
-    if (flags.devices > 0) request.space = search_space(flags, resolved, request.run);
   }
+  plan::OpenRequest open{.limit = request.limit, .local_ranks = request.local_ranks, .margin = flags.margin};
+  if (request.cluster) open.cluster = *request.cluster;
+  if (plan::settle_open(resolved, model.config, open)) request.chosen = resolved.reports.back().message;
+  const std::int64_t seq_len = plan::sequence_length(resolved.config.run.seq_len, model.config);
+  request.run =
+      plan::make_run_plan(resolved.config, model.config, seq_len, std::max<std::int64_t>(1, resolved.config.run.steps));
+  request.replay = plan::replay_options(resolved.config);
+  for (const config::Problem& problem : check_trainable(resolved)) request.refusals.push_back(problem.text());
+  if (flags.devices > 0) request.space = search_space(flags, resolved, request.run);
 
   const plan::PlanReport report = plan::make_report(request);
   if (!flags.csv.empty()) io::write_file_atomic(flags.csv, plan::report_csv(report));

@@ -5,12 +5,12 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/log.h"
 #include "intarsia/base/text.h"
-#include "intarsia/checkpoint/save.h"
 #include "intarsia/cli/rank_commands/rank_commands.h"
 #include "intarsia/cli/rank_commands/ranks.h"
 #include "intarsia/cli/run_arguments.h"
 #include "intarsia/config/effective.h"
 #include "intarsia/plan/memory/limits.h"
+#include "intarsia/plan/settle_open.h"
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
 #include "intarsia/train/loop.h"
@@ -32,19 +32,39 @@ launch::Bind bind_of(config::Bind bind) {
                                        : launch::Bind::kNone;
 }
 
+int local_ranks_of(const RankSource& source) {
+  return source.environment ? source.environment->local_world.value_or(1) : source.ranks;
+}
+
 // The cores that this process may use, divided among the ranks of this host.
 int threads_of(const RankSource& source, int asked) {
   if (asked > 0) return asked;
-  const int local = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
-  return std::max(1, static_cast<int>(launch::read_cores().all.size()) / std::max(1, local));
+  return std::max(1, static_cast<int>(launch::read_cores().all.size()) / std::max(1, local_ranks_of(source)));
+}
+
+// What the configuration leaves to the planner.
+void settle(const RankSource& source, const formats::HfConfig& model, config::Resolved& resolved) {
+  const bool open = resolved.config.batch.micro_is_open || resolved.config.zero.stage_is_open;
+  if (!open) return;
+  const int local_ranks = local_ranks_of(source);
+  INTARSIA_CHECK(
+      kConfig, local_ranks == source.ranks,
+      "\"auto\" for the micro-batch or the stage follows a host's memory, and this run's ", source.ranks,
+      " ranks are on several hosts, which may differ; give --batch-size and --stage (`intarsia plan --ranks ",
+      source.ranks, "` says which fit)");
+  plan::OpenRequest request{.limit = plan::read_memory_limit(), .local_ranks = local_ranks};
+  if (source.environment) request.backend = plan::CommBackend::kGloo;
+  plan::settle_open(resolved, model, request);
 }
 
 // Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
 std::string predict_memory(const RankSource& source, train::TrainJob& job) {
-  const int local_ranks = source.environment ? source.environment->local_world.value_or(1) : source.ranks;
-  plan::StepReplay replay = plan::replay_step(job.plan, job.model, job.dataset->is_isolated(), job.lora.dropout > 0);
-  if (job.loop.background_save && job.loop.save_every > 0)
-    replay.peak.total += checkpoint::snapshot_bytes(job.plan);  // kept from the first save on
+  const int local_ranks = local_ranks_of(source);
+  const plan::StepReplay replay = plan::replay_step(
+      job.plan, job.model,
+      {.isolated = job.dataset->is_isolated(),
+       .adapters_drop = job.lora.dropout > 0,
+       .background_save = job.loop.background_save && job.loop.save_every > 0});
   const plan::HostNeed need = plan::host_need(replay, local_ranks);
   const plan::MemoryLimit limit = plan::read_memory_limit();
   job.predicted_peak = std::max(replay.peak.total, replay.load_peak);
@@ -64,12 +84,13 @@ int train_command(int argc, char** argv) {
   config::ResolveInput input = arguments.input();
   const RankSource source = find_ranks(ranks_flag(input));
   input.ranks = source.ranks;
-  input.for_training = true;
+  input.for_training = input.planner_follows = true;
   config::Resolved resolved = config::resolve(input);
   if (auto refusals = config::check_trainable(resolved); !refusals.empty())
     throw config::ConfigError(std::move(refusals));
   const plan::ModelSource model = plan::find_model(resolved.config.run.model);
   resolved.config.run.ranks = source.ranks;
+  settle(source, model.config, resolved);
 
   const bool is_first = !source.environment || source.environment->rank == 0;
   std::string out = resolved.config.run.out;

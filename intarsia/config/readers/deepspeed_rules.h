@@ -11,6 +11,9 @@ namespace intarsia::config {
 // elsewhere. A trainer's value does not reach a key that the file leaves out (unless `fill_absent`): that is reported.
 void settle(const std::string& path, const char* key, const char* hf_default, bool fill_absent, Draft& draft);
 
+// The setting `key` as "auto": it becomes the DeepSpeed key's, unless that has a value. True: nothing settles the key.
+bool take_auto(const char* key, const std::string& path, Draft& draft);
+
 // The type of the section "optimizer" or "scheduler"; nullptr when there is none, or with a problem.
 const struct TypeSpec* section_type(const char* section, Draft& draft);
 

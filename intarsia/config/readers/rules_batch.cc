@@ -66,7 +66,43 @@ void batch_problem(Draft& draft, std::string value, std::string message, std::st
   draft.problem(kTotal, {}, std::move(value), std::move(message), std::move(suggestion));
 }
 
+// "auto" for the micro-batch that nothing settles, where the planner follows: it chooses among what the total and the
+// accumulation allow. Until then the largest stands there.
+void leave_open(Draft& draft) {
+  BatchConfig& batch = draft.result.config.batch;
+  batch.micro_is_open = true;
+  if (const std::optional<std::int64_t> total = part(kTotal, draft)) {
+    if (*total % draft.ranks != 0) {
+      batch_problem(draft, std::to_string(*total),
+                    concat("train_batch_size ", *total, " is not a multiple of ", draft.ranks, " ranks"),
+                    std::to_string(nearest_multiple(*total, draft.ranks)));
+      return;
+    }
+    batch.total_is_given = true;
+    batch.train_batch_size = *total;
+    batch.micro_batch_size = *total / draft.ranks;
+  } else {
+    settle(kSteps, "accumulation", "1", true, draft);
+    if (draft.is_bad(kSteps)) return;
+    batch.accumulation = part(kSteps, draft).value_or(1);
+    batch.train_batch_size = product(batch.accumulation, draft.ranks);
+  }
+  const auto put = [&](const char* path, std::int64_t value) { draft.put(path, std::to_string(value), From::kAuto); };
+  if (!batch.total_is_given) put(kTotal, batch.train_batch_size);
+  put(kMicro, batch.micro_batch_size);
+  if (!draft.has(kSteps)) put(kSteps, batch.accumulation);
+}
+
 }  // namespace
+
+bool take_auto(const char* key, const std::string& path, Draft& draft) {
+  const Asked* asked = draft.find_asked(key);
+  if (asked == nullptr || asked->values[0] != "auto") return false;
+  const Cell* cell = draft.find(path);
+  if (cell == nullptr) draft.put(path, "\"auto\"", asked->from);
+  draft.asked.erase(key);
+  return cell == nullptr || cell->is_auto();
+}
 
 void settle(const std::string& path, const char* key, const char* hf_default, bool fill_absent, Draft& draft) {
   if (draft.is_bad(path)) return;
@@ -157,6 +193,7 @@ void resolve_precision(Draft& draft) {
 
 void resolve_batch(Draft& draft) {
   const std::int64_t ranks = draft.ranks;
+  take_auto("batch_size", kMicro, draft);
   if (draft.is_bad(kMicro) || draft.is_bad(kSteps) || draft.is_bad(kTotal)) return;
   const auto is_auto = [&](const char* path) { return draft.find(path) != nullptr && draft.find(path)->is_auto(); };
   if (!draft.auto_defaults()) {
@@ -171,6 +208,10 @@ void resolve_batch(Draft& draft) {
   }
   // With the total given, the identity settles an "auto" that no flag settles.
   if (is_auto(kTotal)) draft.cells.erase(kTotal);
+  const bool steps_given = draft.has(kSteps) || draft.find_asked("accumulation") != nullptr;
+  if (draft.input.planner_follows && is_auto(kMicro) && draft.find_asked("batch_size") == nullptr &&
+      !draft.trainer_given && !(draft.has(kTotal) && steps_given))
+    return leave_open(draft);
   if (draft.has(kTotal)) {
     if (is_auto(kMicro) && draft.find_asked("batch_size") == nullptr) draft.cells.erase(kMicro);
     if (is_auto(kSteps) && draft.find_asked("accumulation") == nullptr) draft.cells.erase(kSteps);

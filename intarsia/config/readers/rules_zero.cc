@@ -25,6 +25,7 @@ void resolve_stage(Draft& draft) {
       const bool parameters = word == "full_shard" || word == "hybrid";
       stage.values = {parameters ? "3" : word == "no_shard" ? "0" : "2"};
       const Asked* before = draft.find_asked("stage");
+      if (before != nullptr && before->values[0] == "auto") before = nullptr;
       if (before != nullptr && before->values != stage.values) {
         draft.problem(strategy->path, strategy->place, word,
                       concat("is stage ", stage.values[0], " and contradicts ", before->shown), "keep one");
@@ -32,6 +33,19 @@ void resolve_stage(Draft& draft) {
         draft.asked["stage"] = stage;
       }
     }
+  }
+  const Asked* asked = draft.find_asked("stage");
+  const formats::JsonPlace place = asked != nullptr ? asked->place : formats::JsonPlace{};
+  if (take_auto("stage", path, draft)) {
+    if (!draft.input.planner_follows && draft.input.for_training) {
+      draft.problem("intarsia.stage", place, "auto", "the planner knows the models of intarsia train only",
+                    "0, 1, 2 or 3");
+      return;
+    }
+    draft.result.config.zero.stage_is_open = true;
+    draft.put(path, "3", From::kAuto);
+    draft.report(Report::Level::kNote, "intarsia.stage", place,
+                 "auto: the planner chooses when model and host are known");
   }
   settle(path, "stage", "0", true, draft);
   draft.result.config.zero.stage = static_cast<int>(draft.integer(path));
@@ -123,6 +137,7 @@ void resolve_zero(Draft& draft) {
   resolve_offload("offload_optimizer", "cpu_offload", config.offload_optimizer, draft);
   resolve_offload("offload_param", "cpu_offload_param", config.offload_param, draft);
   ZeroConfig& zero = config.zero;
+  zero.overlap_is_default = !draft.has(kZero + "overlap_comm");
   zero.overlap_comm = draft.has(kZero + "overlap_comm") ? draft.boolean(kZero + "overlap_comm") : zero.stage == 3;
   if (!draft.has(kZero + "overlap_comm"))
     draft.put(kZero + "overlap_comm", zero.overlap_comm ? "true" : "false", From::kDefault);
@@ -176,6 +191,44 @@ void resolve_monitor(const std::string& section, MonitorConfig& to, Draft& draft
                   "put the folders into output_path");
 }
 
+// DeepSpeed's names of collectives that are counted here by ours.
+constexpr const char* kCountedOps[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast",
+                                       "all_to_all", "send",           "recv",       "barrier"};
+
+// "all_gather_into_tensor" is our "all_gather"; empty: none of ours.
+std::string counted_op(const std::string& name) {
+  for (const char* op : kCountedOps)
+    if (name.starts_with(op) || name == "i" + std::string(op)) return op;
+  return {};
+}
+
+void resolve_profile(Draft& draft) {
+  ProfileConfig& profile = draft.result.config.profile;
+  profile.flops = draft.boolean("flops_profiler.enabled");
+  profile.wall_clock_breakdown = draft.boolean("wall_clock_breakdown") || profile.flops;  // as in DeepSpeed
+  profile.flops_step = std::max<std::int64_t>(1, draft.integer("flops_profiler.profile_step"));
+  profile.flops_top = draft.integer("flops_profiler.top_modules");
+  profile.flops_detailed = draft.boolean("flops_profiler.detailed");
+  profile.flops_file = draft.text("flops_profiler.output_file");
+  profile.comms = draft.boolean("comms_logger.enabled");
+  profile.comms_verbose = draft.boolean("comms_logger.verbose");
+  const Cell* ops = draft.find("comms_logger.prof_ops");
+  if (ops != nullptr && ops->value.kind == formats::JsonValue::Kind::kArray && !draft.boolean("comms_logger.prof_all"))
+    for (const formats::JsonValue& item : ops->value.items) {
+      const std::string op = counted_op(item.text);
+      if (!op.empty()) {
+        profile.comms_ops.push_back(op);
+      } else {
+        draft.problem("comms_logger.prof_ops", *ops, concat(item.show(), " is no operation that is counted"),
+                      join(std::vector<std::string>(std::begin(kCountedOps), std::end(kCountedOps))));
+      }
+    }
+  const bool asked = profile.wall_clock_breakdown || profile.comms;
+  if (asked && draft.input.for_training && !draft.input.planner_follows)
+    draft.report(Report::Level::kNote, profile.comms ? "comms_logger" : "wall_clock_breakdown", {},
+                 "intarsia train writes these times; in a program of one's own nothing does");
+}
+
 }  // namespace
 
 void resolve_sections(Draft& draft) {
@@ -219,6 +272,7 @@ void resolve_sections(Draft& draft) {
                 draft.boolean("aio.overlap_events"),       draft.boolean("aio.use_gds")};
   config.tensor_parallel_degree = std::max<std::int64_t>(
       {1, draft.integer("tensor_parallel.autotp_size"), draft.integer("tensor_parallel.tp.tp_size")});
+  resolve_profile(draft);
   resolve_monitor("tensorboard", config.tensorboard, draft);
   resolve_monitor("csv_monitor", config.csv_monitor, draft);
   if (draft.has("steps_per_print")) config.steps_per_print = draft.integer("steps_per_print");
