@@ -79,7 +79,7 @@ constexpr std::array kCommands = {
     Command{"launch", "start local ranks of any program", launch_command},
     Command{"example", "jobs to start from", example_command},
     Command{"doctor", "check this machine", run_rank_program},
-    Command{"bench", "measure this machine's rates for plan", run_rank_program},
+    Command{"bench", "measure this host, and where a step of a run spends its time", run_rank_program},
 };
 
 void print_help() {

@@ -1,11 +1,19 @@
 #include "intarsia/plan/resized_vocab.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "intarsia/base/error.h"
 #include "intarsia/config/train_config.h"
+#include "intarsia/formats/tokenizer.h"
 
 namespace intarsia::plan {
+
+std::optional<std::int64_t> tokens_of(const std::string& directory, const config::RunConfig& run) {
+  if (run.resize_vocab != 0 || directory.empty()) return std::nullopt;
+  if (!std::filesystem::exists(std::filesystem::path(directory) / "tokenizer.json")) return std::nullopt;
+  return formats::Tokenizer::load(directory).vocab_size();
+}
 
 std::int64_t resized_vocab(const config::RunConfig& run, std::int64_t in_files, std::optional<std::int64_t> tokens) {
   if (!run.resize_vocab) return in_files;

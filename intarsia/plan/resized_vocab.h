@@ -23,6 +23,9 @@ namespace intarsia::plan {
 // Errors: kConfig for fewer rows than the tokenizer has tokens, or for as many as a tokenizer has where there is none.
 std::int64_t resized_vocab(const config::RunConfig& run, std::int64_t in_files, std::optional<std::int64_t> tokens);
 
+// Tokens of the tokenizer in a model's directory, opened only where the vocabulary follows it; nothing elsewhere.
+std::optional<std::int64_t> tokens_of(const std::string& directory, const config::RunConfig& run);
+
 // Gives a model of which some parameters have another number of rows (dim 0) than its files. Rows that the files have
 // are as there, the first of them where the model has fewer. Each new row is the mean of all rows of the files, summed
 // in double in the order of rows, so that every rank and every piece has the same bits.

@@ -1,5 +1,6 @@
 #include "intarsia/train/assemble.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "intarsia/base/error.h"
@@ -54,6 +55,16 @@ MonitorOptions monitor_options(const config::TrainConfig& config) {
           .tensorboard = {events.enabled, events.output_path, events.job_name},
           .csv = {csv.enabled, csv.output_path, csv.job_name},
           .loss_scale = config.loss_scale.mode != config::LossScaleConfig::Mode::kNone};
+}
+
+ProfileOptions profile_options(const config::ProfileConfig& from) {
+  return {.wall_clock = from.wall_clock_breakdown,
+          .flops_step = from.flops ? from.flops_step : 0,
+          .flops_units = from.flops_detailed ? 0 : static_cast<std::size_t>(std::max<std::int64_t>(1, from.flops_top)),
+          .flops_file = from.flops_file,
+          .comms = from.comms,
+          .comms_verbose = from.comms && from.comms_verbose,
+          .comms_ops = from.comms_ops};
 }
 
 LoopOptions loop_options(const config::RunConfig& run) {
@@ -117,6 +128,7 @@ TrainJob assemble_job(const config::Resolved& resolved, const plan::ModelSource&
   job.loop = loop_options(config.run);
   job.loop.profile_recompute = config.activation_checkpointing.profile;
   job.monitors = monitor_options(config);
+  job.profile = profile_options(config.profile);
   const std::int64_t seq_len = plan::sequence_length(config.run.seq_len, model.config);
   if (!model.directory.empty()) job.chat = formats::ChatFormat::find(model.directory);
   job.samples = {encode_prompts(config.run.sample_prompts, config.run.sample_chat, job, seq_len),

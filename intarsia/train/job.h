@@ -51,6 +51,18 @@ struct SampleOptions {
   std::int64_t tokens = 48;           // of a text at the most
 };
 
+// What is told of where time goes (train/profile.h), by rank 0.
+struct ProfileOptions {
+  bool wall_clock = false;             // phases of the step beside each line of the console
+  std::int64_t flops_step = 0;         // a table of this step; 0: none
+  std::size_t flops_units = 0;         // units in it, the slowest first; 0: all
+  std::string flops_file;              // instead of the console
+  bool comms = false;                  // collectives, at the end
+  bool comms_verbose = false;          // and each one as it happens
+  std::vector<std::string> comms_ops;  // which count; empty: all
+  bool any() const { return wall_clock || flops_step > 0 || comms; }
+};
+
 struct TrainJob {
   plan::RunPlan plan;
   plan::LoraPlan lora;  // of the adapters in plan.model, if there are any
@@ -67,6 +79,7 @@ struct TrainJob {
   LoopOptions loop;
   SampleOptions samples;
   MonitorOptions monitors;
+  ProfileOptions profile;
   std::string out;          // RUN; chosen by rank 0 when empty
   std::string run_name;     // for the default RUN
   std::string config_json;  // the resolved configuration

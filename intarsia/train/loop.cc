@@ -14,6 +14,7 @@
 #include "intarsia/checkpoint/export_hf.h"
 #include "intarsia/checkpoint/load.h"
 #include "intarsia/checkpoint/save.h"
+#include "intarsia/io/file.h"
 #include "intarsia/nn/recompute/recompute.h"
 #include "intarsia/tensor/device.h"
 #include "intarsia/tensor/memory_meter.h"
@@ -23,6 +24,7 @@
 #include "intarsia/train/evaluation_history.h"
 #include "intarsia/train/metrics.h"
 #include "intarsia/train/process.h"
+#include "intarsia/train/profile.h"
 #include "intarsia/train/resume.h"
 #include "intarsia/train/run_folder.h"
 #include "intarsia/train/run_record.h"
@@ -50,7 +52,15 @@ bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && st
 class Loop {
  public:
   Loop(const TrainJob& job, const comm::DataAxes& axes)
-      : job_(job), axes_(axes), axis_(axes.world), console_(job), sampler_(job.sampler), is_first_(axis_.rank() == 0) {}
+      : job_(job),
+        profile_(job.profile.any() ? std::make_unique<StepProfile>(job.plan) : nullptr),
+        watched_(axes, profile_.get()),
+        axes_(watched_.axes()),
+        axis_(axes_.world),
+        console_(job),
+        sampler_(job.sampler),
+        is_first_(axis_.rank() == 0),
+        collectives_(job.profile.comms_ops) {}
 
   RunEnd run();
 
@@ -58,6 +68,7 @@ class Loop {
   void open_run();
   StepResult step(const data::Window& window);
   void record(const StepResult& result, double seconds, double waited_before);
+  void tell_profile();
   void evaluate_now(Metrics& metrics);
   void recall_evaluations();
   void sample_now();
@@ -76,6 +87,8 @@ class Loop {
   std::string path(const char* name) const { return (fs::path(run_) / name).string(); }
 
   const TrainJob& job_;
+  std::unique_ptr<StepProfile> profile_;  // null: nobody asked
+  WatchedAxes watched_;
   comm::DataAxes axes_;
   comm::Communicator& axis_;  // the world
   Console console_;
@@ -90,6 +103,7 @@ class Loop {
   std::int64_t steps_here_ = 0;      // since this process began
   std::optional<RunRecord> record_;  // rank 0's
   EvaluationHistory history_;
+  CollectiveTotals collectives_;
 };
 
 void Loop::open_run() {
@@ -129,7 +143,36 @@ StepResult Loop::step(const data::Window& window) {
   if (!job_.loop.dump_gradients.empty() && progress_.step + 1 == job_.loop.dump_step)
     hook = [&](double average) { checkpoint::dump_gradients(*assembly_.engine, average, job_.loop.dump_gradients); };
   return train_step(*assembly_.engine, *assembly_.model, *assembly_.optimizer, *assembly_.loss_scale,
-                    sampler_.micro_steps(window), next_batch, report, hook);
+                    sampler_.micro_steps(window), next_batch, report, hook, profile_.get());
+}
+
+// Where the step's time went, as far as it was asked for; forgets it.
+void Loop::tell_profile() {
+  if (profile_ == nullptr) return;
+  const ProfileOptions& asked = job_.profile;
+  if (is_first_) {
+    for (const Span& span : profile_->spans()) {
+      if (!asked.comms || !collectives_.counts(span)) continue;
+      collectives_.add(span);
+      if (asked.comms_verbose)
+        console_.note(concat("comm       ", span.name, ", ", span.bytes, " bytes, ", span.ranks,
+                             " ranks: ", shortest(std::round(1e6 * span.seconds())), " us, waited ",
+                             shortest(std::round(1e6 * span.waited)), " us"));
+    }
+    const bool logged = every(job_.loop.log_every, progress_.step) || progress_.step == 1;
+    if (asked.wall_clock && logged) console_.note(phases_line(*profile_));
+    if (progress_.step == asked.flops_step) {
+      const plan::StepReplay replay =
+          plan::replay_step(job_.plan, job_.model, {.isolated = job_.dataset->is_isolated()});
+      const std::string text = profile_text(*profile_, job_.plan, replay, asked.flops_units);
+      if (asked.flops_file.empty()) {
+        console_.note(text);
+      } else {
+        io::write_file_atomic(asked.flops_file, text);
+      }
+    }
+  }
+  profile_->clear();
 }
 
 void Loop::evaluate_now(Metrics& metrics) {
@@ -269,6 +312,7 @@ void Loop::export_model(const char* name, const optim::Optimizer* average) {
 
 RunEnd Loop::finish(bool stopped) {
   save();
+  if (is_first_ && job_.profile.comms) console_.note(collectives_.text());
   if (is_first_ && job_.loop.profile_recompute) {
     const nn::RecomputeTime time = nn::recompute_time();
     console_.note(concat("recomputed on rank 0: ", time.runs, " times, ",
@@ -321,6 +365,7 @@ RunEnd Loop::run() {
     if (job_.plan.loss_scale.dynamic) progress_.loss_scale = assembly_.loss_scale->state();
     const bool bad = result.bad;
     progress_.bad_steps = bad ? progress_.bad_steps + 1 : 0;
+    tell_profile();
     record(result, seconds, waited_before);
     if (++steps_here_ == kStepsUntilSteady && is_first_ && job_.predicted_peak > 0)
       console_.predicted_memory(result.peak_bytes);

@@ -108,13 +108,6 @@ plan::ModelSource model_of(const PlanFlags& flags, const config::Resolved& resol
   return plan::find_model(model);
 }
 
-// Opens the tokenizer only where the vocabulary follows it.
-std::optional<std::int64_t> tokens_of(const plan::ModelSource& model, const config::RunConfig& run) {
-  if (run.resize_vocab != 0 || model.directory.empty()) return std::nullopt;
-  if (!std::filesystem::exists(std::filesystem::path(model.directory) / "tokenizer.json")) return std::nullopt;
-  return formats::Tokenizer::load(model.directory).vocab_size();
-}
-
 plan::SearchSpace search_space(const PlanFlags& flags, const config::Resolved& resolved, const plan::RunPlan& run) {
   plan::SearchSpace space;
   space.devices = static_cast<int>(flags.devices > 0 ? flags.devices : run.ranks);
@@ -161,7 +154,7 @@ int plan_command(int argc, char** argv) {
   if (flags.devices > 0 && resolved.config.run.ranks == 1) resolved.config.run.ranks = flags.devices;
   plan::ModelSource model = model_of(flags, resolved, input.model.hidden_size);
   model.config.vocab_size =
-      plan::resized_vocab(resolved.config.run, model.config.vocab_size, tokens_of(model, resolved.config.run));
+      plan::resized_vocab(resolved.config.run, model.config.vocab_size, plan::tokens_of(model.directory, resolved.config.run));
 
   plan::ReportRequest request;
   request.model = model.name;

@@ -10,6 +10,7 @@
 #include "intarsia/cli/run_arguments.h"
 #include "intarsia/config/effective.h"
 #include "intarsia/plan/memory/limits.h"
+#include "intarsia/plan/resized_vocab.h"
 #include "intarsia/plan/settle_open.h"
 #include "intarsia/train/assemble.h"
 #include "intarsia/train/console.h"
@@ -43,7 +44,7 @@ int threads_of(const RankSource& source, int asked) {
 }
 
 // What the configuration leaves to the planner.
-void settle(const RankSource& source, const formats::HfConfig& model, config::Resolved& resolved) {
+void settle(const RankSource& source, const plan::ModelSource& model, config::Resolved& resolved) {
   const bool open = resolved.config.batch.micro_is_open || resolved.config.zero.stage_is_open;
   if (!open) return;
   const int local_ranks = local_ranks_of(source);
@@ -54,7 +55,10 @@ void settle(const RankSource& source, const formats::HfConfig& model, config::Re
       source.ranks, "` says which fit)");
   plan::OpenRequest request{.limit = plan::read_memory_limit(), .local_ranks = local_ranks};
   if (source.environment) request.backend = plan::CommBackend::kGloo;
-  plan::settle_open(resolved, model, request);
+  formats::HfConfig trained = model.config;
+  trained.vocab_size = plan::resized_vocab(resolved.config.run, trained.vocab_size,
+                                           plan::tokens_of(model.directory, resolved.config.run));
+  plan::settle_open(resolved, trained, request);
 }
 
 // Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
@@ -90,7 +94,7 @@ int train_command(int argc, char** argv) {
     throw config::ConfigError(std::move(refusals));
   const plan::ModelSource model = plan::find_model(resolved.config.run.model);
   resolved.config.run.ranks = source.ranks;
-  settle(source, model.config, resolved);
+  settle(source, model, resolved);
 
   const bool is_first = !source.environment || source.environment->rank == 0;
   std::string out = resolved.config.run.out;
