@@ -10,7 +10,6 @@
 #include "intarsia/base/text.h"
 #include "intarsia/cli/run_arguments.h"
 #include "intarsia/config/resolve.h"
-#include "intarsia/formats/tokenizer.h"
 #include "intarsia/io/file.h"
 #include "intarsia/plan/make_run_plan.h"
 #include "intarsia/plan/report/pictures.h"
