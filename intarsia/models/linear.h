@@ -49,4 +49,7 @@ inline at::Tensor with_adapter(const nn::Parameters& parameters, const Linear& a
   return y + at::linear(inner, parameters.leaf(at.lora_b));
 }
 
+// The head that gives logits: x [.., H], weight [V, H] -> [.., V].
+inline at::Tensor linear_head(const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); }
+
 }  // namespace intarsia::models

@@ -58,6 +58,17 @@ std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::R
   return std::make_unique<AutocastModel>(std::move(model), *plan.autocast, tensor::device_type(plan.device));
 }
 
+at::Tensor Model::loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                           const at::Tensor& positions, const at::Tensor& labels) {
+  return causal_loss_sum(logits(parameters, events, input_ids, positions), labels);
+}
+
+at::Tensor next_labels(const at::Tensor& labels) {
+  const at::Tensor targets = at::full(labels.sizes(), -100, at::kLong);
+  if (labels.size(1) > 1) targets.narrow(1, 0, labels.size(1) - 1).copy_(labels.narrow(1, 1, labels.size(1) - 1));
+  return targets.flatten();
+}
+
 at::Tensor causal_loss_sum(const at::Tensor& logits, const at::Tensor& labels) {
   const std::int64_t length = labels.size(1);
   if (labels.size(0) == 0 || length < 2) return (logits.to(at::kFloat) * 0).sum();

@@ -39,6 +39,10 @@ class Model {
   // For the passes to come, forward and backward, until it is called again: where the sample of each row of input_ids
   // stands in the run's order of data, by which dropout is drawn. Empty, as at first: nothing is dropped.
   virtual void set_sample_places(std::vector<std::int64_t> places) = 0;
+  // causal_loss_sum of these logits and labels [B, T]; where there is a kernel for it, without ever holding all logits.
+  // With gradients enabled those of the head's input and weight are computed at once; the backward may run once.
+  virtual at::Tensor loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                              const at::Tensor& positions, const at::Tensor& labels);
 };
 
 // The model of `config`, whose parameters are those of `plan.model`, with the plan's recomputation and autocast. `lora`
@@ -50,5 +54,8 @@ std::unique_ptr<Model> make_model(const formats::HfConfig& config, const plan::R
 // Sum of -log softmax(logits[b, t - 1])[labels[b, t]] over all t >= 1 with labels[b, t] != -100, in fp32.
 // Shapes: logits [B, T, V], labels [B, T] int64, there or on the CPU -> scalar fp32, where logits are.
 at::Tensor causal_loss_sum(const at::Tensor& logits, const at::Tensor& labels);
+
+// Each row's next label, -100 at the end of a sample: targets [B * T] for labels [B, T].
+at::Tensor next_labels(const at::Tensor& labels);
 
 }  // namespace intarsia::models

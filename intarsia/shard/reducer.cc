@@ -9,6 +9,7 @@
 
 #include "intarsia/tensor/device.h"
 #include "intarsia/tensor/dtype_map.h"
+#include "intarsia/tensor/kernels/rows.h"
 #include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::shard {
@@ -104,7 +105,14 @@ void Reducer::add(std::size_t flat, const plan::ParamSlot& slot, const at::Tenso
     if (!finished_[flat]) target.zero_();
     finished_[flat] = true;
   }
-  target.narrow(0, slot.offset, slot.numel).view(gradient.sizes()).add_(gradient);
+  const at::Tensor sum = target.narrow(0, slot.offset, slot.numel);
+  const bool bf16 = gradient.scalar_type() == at::kBFloat16;
+  if (!gradient.is_cpu() || !gradient.is_contiguous() || (!bf16 && gradient.scalar_type() != at::kFloat)) {
+    sum.view(gradient.sizes()).add_(gradient);
+    return;
+  }
+  // ATen would first make an fp32 tensor of one in bf16.
+  tensor::add_to_fp32(sum.mutable_data_ptr<float>(), gradient.const_data_ptr(), slot.numel, bf16);
 }
 
 Reducer::WorkPtr Reducer::start(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in,

@@ -44,13 +44,20 @@ Evaluation evaluate(shard::Engine& engine, models::Model& model, const data::Dat
       batch.input_ids = at::zeros({1, dataset.seq_len()}, at::kLong);
       if (batch.positions.defined()) batch.positions = at::zeros({1, dataset.seq_len()}, at::kLong);
     }
-    const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids, batch.positions);
     if (!samples.empty()) {
-      loss += models::causal_loss_sum(logits, batch.labels).item<double>();
       tokens += batch.num_targets;
       if (tokenizer != nullptr) bytes += data::target_bytes(batch.labels, *tokenizer);
+    } else {
+      batch.labels = at::full(batch.input_ids.sizes(), data::kNotCounted, at::kLong);
     }
-    if (sink) hand_over(axis, shares, step, logits.narrow(0, 0, static_cast<std::int64_t>(samples.size())), sink);
+    if (!sink) {
+      loss +=
+          model.loss_sum(engine.parameters(), &engine, batch.input_ids, batch.positions, batch.labels).item<double>();
+      continue;
+    }
+    const at::Tensor logits = model.logits(engine.parameters(), &engine, batch.input_ids, batch.positions);
+    loss += models::causal_loss_sum(logits, batch.labels).item<double>();
+    hand_over(axis, shares, step, logits.narrow(0, 0, static_cast<std::int64_t>(samples.size())), sink);
   }
   const at::Tensor mine = at::tensor({loss, static_cast<double>(tokens), static_cast<double>(bytes)},
                                      at::TensorOptions().dtype(at::kDouble));

@@ -106,7 +106,7 @@ class CollectiveTotals {
   std::vector<Row> rows_;
 };
 
-// "forward 12.3, loss 1.2, backward 25.1, exchange 0.4, norm 0.2, update 3.0 ms": means over the profile's steps.
+// "forward 12.3, backward 25.1, exchange 0.4, norm 0.2, update 3.0 ms": means over the profile's steps.
 std::string phases_line(const StepProfile& profile);
 
 // Phases with their shares, units with seconds, operations (of `replay`, 1e9) and rates, collectives with bytes and

@@ -74,7 +74,7 @@ TEST(Profile, PhasesFollowEachOtherAndCoverTheStep) {
     end = span.end;
     if (names.empty() || names.back() != span.name) names.push_back(span.name);
   }
-  const std::vector<std::string> micro = {"data", "forward", "loss", "backward"};
+  const std::vector<std::string> micro = {"data", "forward", "backward"};
   std::vector<std::string> step = micro;
   step.insert(step.end(), micro.begin(), micro.end());
   for (const char* name : {"exchange", "totals and norm", "update"}) step.emplace_back(name);

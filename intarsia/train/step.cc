@@ -34,9 +34,8 @@ StepResult train_step(shard::Engine& engine, models::Model& model, optim::Optimi
     const data::Batch batch = with_a_row(next_batch(micro));
     model.set_sample_places(batch.places);
     phase("forward");
-    const at::Tensor logits = model.logits(engine.parameters(), events, batch.input_ids, batch.positions);
-    phase("loss");
-    const at::Tensor loss_sum = models::causal_loss_sum(logits, batch.labels);
+    const at::Tensor loss_sum =
+        model.loss_sum(engine.parameters(), events, batch.input_ids, batch.positions, batch.labels);
     own.losses.push_back(loss_sum.item<double>());
     own.targets += batch.num_targets;
     phase("backward");

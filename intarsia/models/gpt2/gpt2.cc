@@ -7,6 +7,8 @@
 
 #include "intarsia/models/attention.h"
 #include "intarsia/models/spec_index.h"
+#include "intarsia/nn/functions.h"
+#include "intarsia/nn/linear_cross_entropy.h"
 #include "intarsia/nn/recompute/blocks.h"
 #include "intarsia/nn/unit.h"
 
@@ -71,26 +73,20 @@ at::Tensor Gpt2::block_forward(const nn::Parameters& parameters, const Block& bl
   return attended + apply(block.down, at::gelu(hidden, "tanh"));
 }
 
-at::Tensor Gpt2::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
-                        const at::Tensor& positions) {
-  const std::int64_t length = ids_of_host.size(1);
-  return run(parameters, events, ids_of_host, positions.defined() ? positions : at::arange(length, at::kLong),
-             attention_mask(length, 0, positions, parameters.leaf(embed_).scalar_type()), nullptr);
-}
-
 at::Tensor Gpt2::last_logits(const nn::Parameters& parameters, nn::UnitEvents* events,
                              std::span<const std::int64_t> ids, KeyValueCache& cache) {
   const auto length = static_cast<std::int64_t>(ids.size());
   const std::int64_t past = cache.keep(ids, {});
   const at::Tensor mask = attention_mask(length - past, 0, {}, parameters.leaf(embed_).scalar_type(), past);
   const at::Tensor logits =
-      run(parameters, events, unread(ids, past), at::arange(past, length, at::kLong), mask, &cache);
+      run(parameters, events, unread(ids, past), at::arange(past, length, at::kLong), mask, linear_head, &cache);
   cache.hold(ids);
   return logits[0][0];
 }
 
 at::Tensor Gpt2::run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
-                     const at::Tensor& places_of_host, const at::Tensor& mask_of_host, KeyValueCache* cache) {
+                     const at::Tensor& places_of_host, const at::Tensor& mask_of_host, const Head& head,
+                     KeyValueCache* cache) {
   const c10::Device device = parameters.leaf(embed_).device();
   const at::Tensor input_ids = ids_of_host.to(device), places = places_of_host.to(device);
   const at::Tensor mask = mask_of_host.defined() ? mask_of_host.to(device) : mask_of_host;
@@ -108,11 +104,32 @@ at::Tensor Gpt2::run(const nn::Parameters& parameters, nn::UnitEvents* events, c
   const bool tied = head_ == embed_;
   x_BTH = nn::run_unit(events, head_unit_, x_BTH, [&](const at::Tensor& x) {
     const at::Tensor normed = layer_norm(parameters, norm_, x);
-    return tied ? normed : at::linear(normed, parameters.leaf(head_));
+    return tied ? normed : head(normed, parameters.leaf(head_));
   });
   if (!tied) return x_BTH;
   return nn::run_unit(events, embed_unit_, x_BTH,
-                      [&](const at::Tensor& x) { return at::linear(x, parameters.leaf(embed_, 1)); });
+                      [&](const at::Tensor& x) { return head(x, parameters.leaf(embed_, 1)); });
+}
+
+at::Tensor Gpt2::run_whole(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                           const at::Tensor& positions, const Head& head) {
+  const std::int64_t length = input_ids.size(1);
+  return run(parameters, events, input_ids, positions.defined() ? positions : at::arange(length, at::kLong),
+             attention_mask(length, 0, positions, parameters.leaf(embed_).scalar_type()), head, nullptr);
+}
+
+at::Tensor Gpt2::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                        const at::Tensor& positions) {
+  return run_whole(parameters, events, input_ids, positions, linear_head);
+}
+
+at::Tensor Gpt2::loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                          const at::Tensor& positions, const at::Tensor& labels) {
+  if (labels.numel() == 0 || !nn::has_kernels(parameters.leaf(head_)))
+    return Model::loss_sum(parameters, events, input_ids, positions, labels);
+  return run_whole(parameters, events, input_ids, positions, [&](const at::Tensor& x, const at::Tensor& weight) {
+    return nn::linear_cross_entropy(x.flatten(0, -2), weight, next_labels(labels));
+  });
 }
 
 }  // namespace intarsia::models::gpt2

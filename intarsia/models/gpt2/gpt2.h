@@ -3,6 +3,7 @@
 // models/gpt2/modeling_gpt2.py.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,8 +24,15 @@ class Gpt2 final : public Model {
   at::Tensor last_logits(const nn::Parameters& parameters, nn::UnitEvents* events, std::span<const std::int64_t> ids,
                          KeyValueCache& cache) override;
   void set_sample_places(std::vector<std::int64_t> places) override { adapters_.places = std::move(places); }
+  at::Tensor loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                      const at::Tensor& positions, const at::Tensor& labels) override;
 
  private:
+  // The head: of the last norm's result and the head's weight.
+  using Head = std::function<at::Tensor(const at::Tensor& normed, const at::Tensor& weight)>;
+  // run() of whole samples, whose tokens stand at `positions`, or in one document.
+  at::Tensor run_whole(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                       const at::Tensor& positions, const Head& head);
   struct Block {
     std::size_t index;
     int unit;
@@ -35,7 +43,7 @@ class Gpt2 final : public Model {
                            KeyValueCache* cache, const at::Tensor& x_BTH) const;
   // Of tokens at `places` [T] or [B, T]; with a cache the logits of the last one.
   at::Tensor run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
-                 const at::Tensor& places, const at::Tensor& mask, KeyValueCache* cache);
+                 const at::Tensor& places, const at::Tensor& mask, const Head& head, KeyValueCache* cache);
   at::Tensor layer_norm(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const;
 
   formats::HfConfig config_;

@@ -9,20 +9,12 @@
 
 #include "intarsia/models/attention.h"
 #include "intarsia/models/spec_index.h"
+#include "intarsia/nn/functions.h"
+#include "intarsia/nn/linear_cross_entropy.h"
 #include "intarsia/nn/recompute/blocks.h"
 #include "intarsia/nn/unit.h"
 
 namespace intarsia::models::llama {
-namespace {
-
-// Turns pairs (j, j + D/2) of each head by their position's angle. x_BNTD; cos and sin of [T, D] or [B, 1, T, D].
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  const std::int64_t half = x.size(-1) / 2;
-  const at::Tensor turned = at::cat({x.narrow(-1, half, half).neg(), x.narrow(-1, 0, half)}, -1);
-  return x * cos + turned * sin;
-}
-
-}  // namespace
 
 Llama::Llama(const formats::HfConfig& config, const plan::ModelSpec& spec, const plan::RecomputePlan& recompute,
              AdapterRule adapters)
@@ -89,9 +81,7 @@ std::shared_ptr<const Llama::Places> Llama::places_of(std::int64_t length, const
 }
 
 at::Tensor Llama::rms_norm(const at::Tensor& x, const at::Tensor& weight) const {
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.pow(2).mean(-1, true) + config_.norm_eps);
-  return weight * (wide * scale).to(x.scalar_type());
+  return nn::rms_norm(x, weight, config_.norm_eps);
 }
 
 at::Tensor Llama::linear(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const {
@@ -107,8 +97,8 @@ at::Tensor Llama::attention(const nn::Parameters& parameters, const Block& block
     const at::Tensor x_BTND = linear(parameters, weight, x_BTH).view({batch, length, -1, config_.head_dim});
     return (norm == kNoParam ? x_BTND : rms_norm(x_BTND, parameters.leaf(norm))).transpose(1, 2);
   };
-  const at::Tensor q_BNTD = rotate(heads(block.q, block.q_norm), places.cos, places.sin);
-  at::Tensor k_BKTD = rotate(heads(block.k, block.k_norm), places.cos, places.sin);
+  const at::Tensor q_BNTD = nn::rotate(heads(block.q, block.q_norm), places.cos, places.sin);
+  at::Tensor k_BKTD = nn::rotate(heads(block.k, block.k_norm), places.cos, places.sin);
   at::Tensor v_BKTD = heads(block.v, kNoParam);
   if (places.cache != nullptr) std::tie(k_BKTD, v_BKTD) = places.cache->extend(block.index, k_BKTD, v_BKTD);
   return linear(parameters, block.o, attend(q_BNTD, k_BKTD, v_BKTD, block.windowed ? places.window_mask : places.mask));
@@ -119,14 +109,8 @@ at::Tensor Llama::block_forward(const nn::Parameters& parameters, const Block& b
   const at::Tensor attended =
       x_BTH + attention(parameters, block, places, rms_norm(x_BTH, parameters.leaf(block.input_norm)));
   const at::Tensor normed = rms_norm(attended, parameters.leaf(block.post_norm));
-  const at::Tensor gated = at::silu(linear(parameters, block.gate, normed)) * linear(parameters, block.up, normed);
+  const at::Tensor gated = nn::swiglu(linear(parameters, block.gate, normed), linear(parameters, block.up, normed));
   return attended + linear(parameters, block.down, gated);
-}
-
-at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
-                         const at::Tensor& positions) {
-  return run(parameters, events, ids_of_host,
-             places_of(ids_of_host.size(1), positions, parameters.leaf(embed_).options()));
 }
 
 at::Tensor Llama::last_logits(const nn::Parameters& parameters, nn::UnitEvents* events,
@@ -136,13 +120,13 @@ at::Tensor Llama::last_logits(const nn::Parameters& parameters, nn::UnitEvents* 
   Places places = *places_of(length - past, {}, parameters.leaf(embed_).options(), past);
   places.cache = &cache;
   const at::Tensor logits =
-      run(parameters, events, unread(ids, past), std::make_shared<const Places>(std::move(places)));
+      run(parameters, events, unread(ids, past), std::make_shared<const Places>(std::move(places)), linear_head);
   cache.hold(ids);
   return logits[0][0];
 }
 
 at::Tensor Llama::run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& ids_of_host,
-                      const std::shared_ptr<const Places>& places) {
+                      const std::shared_ptr<const Places>& places, const Head& head) {
   const at::Tensor input_ids = ids_of_host.to(parameters.leaf(embed_).device());
   at::Tensor x_BTH = nn::run_unit(events, embed_unit_, input_ids,
                                   [&](const at::Tensor& ids) { return at::embedding(parameters.leaf(embed_), ids); });
@@ -156,11 +140,28 @@ at::Tensor Llama::run(const nn::Parameters& parameters, nn::UnitEvents* events, 
   const bool tied = head_ == embed_;
   x_BTH = nn::run_unit(events, head_unit_, x_BTH, [&](const at::Tensor& x) {
     const at::Tensor normed = rms_norm(x, parameters.leaf(norm_));
-    return tied ? normed : at::linear(normed, parameters.leaf(head_));
+    return tied ? normed : head(normed, parameters.leaf(head_));
   });
   if (!tied) return x_BTH;
   return nn::run_unit(events, embed_unit_, x_BTH,
-                      [&](const at::Tensor& x) { return at::linear(x, parameters.leaf(embed_, 1)); });
+                      [&](const at::Tensor& x) { return head(x, parameters.leaf(embed_, 1)); });
+}
+
+at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                         const at::Tensor& positions) {
+  return run(parameters, events, input_ids,
+             places_of(input_ids.size(1), positions, parameters.leaf(embed_).options()), linear_head);
+}
+
+at::Tensor Llama::loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                           const at::Tensor& positions, const at::Tensor& labels) {
+  if (labels.numel() == 0 || !nn::has_kernels(parameters.leaf(head_)))
+    return Model::loss_sum(parameters, events, input_ids, positions, labels);
+  return run(parameters, events, input_ids,
+             places_of(input_ids.size(1), positions, parameters.leaf(embed_).options()),
+             [&](const at::Tensor& x, const at::Tensor& weight) {
+               return nn::linear_cross_entropy(x.flatten(0, -2), weight, next_labels(labels));
+             });
 }
 
 }  // namespace intarsia::models::llama

@@ -3,6 +3,7 @@
 // Qwen3 (arXiv 2505.09388) for norms of queries and keys; transformers, models/*/modeling_*.py for the order of casts.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,8 +24,12 @@ class Llama final : public Model {
   at::Tensor last_logits(const nn::Parameters& parameters, nn::UnitEvents* events, std::span<const std::int64_t> ids,
                          KeyValueCache& cache) override;
   void set_sample_places(std::vector<std::int64_t> places) override { adapters_.places = std::move(places); }
+  at::Tensor loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
+                      const at::Tensor& positions, const at::Tensor& labels) override;
 
  private:
+  // The head: of the last norm's result and the head's weight.
+  using Head = std::function<at::Tensor(const at::Tensor& normed, const at::Tensor& weight)>;
   struct Block {
     std::size_t index;
     int unit, input_norm, post_norm;
@@ -39,8 +44,9 @@ class Llama final : public Model {
     at::Tensor mask, window_mask;
     KeyValueCache* cache = nullptr;
   };
+  // With a cache, of the last token alone.
   at::Tensor run(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
-                 const std::shared_ptr<const Places>& places);
+                 const std::shared_ptr<const Places>& places, const Head& head);
   at::Tensor linear(const nn::Parameters& parameters, const Linear& at, const at::Tensor& x) const;
   at::Tensor block_forward(const nn::Parameters& parameters, const Block& block, const Places& places,
                            const at::Tensor& x_BTH) const;

@@ -8,6 +8,8 @@
 #include <ATen/ops/mm_ops.h>
 #include <torch/library.h>
 
+#include "intarsia/tensor/matrix_product.h"
+
 namespace intarsia::nn {
 namespace {
 
@@ -37,6 +39,30 @@ at::Tensor shadow_of(const at::Tensor& tensor) {
 
 constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
 
+// The product itself: by our kernel where it is faster than the device's, whoever asks, autograd's formulas included.
+template <class Op, class... Args>
+at::Tensor compute(c10::DispatchKeySet keys, Args... args) {
+  return Op::redispatch(keys & kBelow, args...);
+}
+
+template <>
+at::Tensor compute<at::_ops::mm, const at::Tensor&, const at::Tensor&>(c10::DispatchKeySet keys, const at::Tensor& a,
+                                                                       const at::Tensor& b) {
+  at::Tensor ours = tensor::product_or_none(a, b);
+  return ours.defined() ? ours : at::_ops::mm::redispatch(keys & kBelow, a, b);
+}
+
+template <>
+at::Tensor compute<at::_ops::addmm, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Scalar&,
+                   const at::Scalar&>(c10::DispatchKeySet keys, const at::Tensor& row, const at::Tensor& a,
+                                      const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
+  if (beta.equal(1) && alpha.equal(1)) {
+    at::Tensor ours = tensor::product_or_none(row, a, b);
+    if (ours.defined()) return ours;
+  }
+  return at::_ops::addmm::redispatch(keys & kBelow, row, a, b, beta, alpha);
+}
+
 template <class Op, class Schema = typename Op::schema>
 struct Kernel;
 
@@ -44,14 +70,14 @@ template <class Op, class... Args>
 struct Kernel<Op, at::Tensor(Args...)> {
   static at::Tensor product(c10::DispatchKeySet keys, Args... args) {
     const Open open = open_scope;
-    if (open.products == nullptr) return Op::redispatch(keys & kBelow, args...);
+    if (open.products == nullptr) return compute<Op, Args...>(keys, args...);
     const bool first_run = open.num_saved != nullptr;
     if (!first_run) {
       const at::Tensor kept = open.products->next();
       if (kept.defined()) return kept;
     }
     const Outside outside;
-    at::Tensor result = Op::redispatch(keys & kBelow, args...);
+    at::Tensor result = compute<Op, Args...>(keys, args...);
     if (first_run) open.products->keep(result, *open.num_saved);
     return result;
   }

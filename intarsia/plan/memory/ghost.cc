@@ -40,12 +40,6 @@ struct GhostNode {
 
 namespace {
 
-// A saved tensor keeps its memory alive, not its history.
-Ghost saved(Ghost x) {
-  x.node.reset();
-  return x;
-}
-
 bool owned_alone(const Ghost& x) { return x.storage != nullptr && x.storage.use_count() == 1; }
 
 // Two gradients of one tensor are added in place where nobody else holds either.

@@ -40,6 +40,12 @@ struct Ghost {
   std::int64_t nbytes() const { return numel * static_cast<std::int64_t>(dtype_size(dtype)); }
 };
 
+// A saved tensor keeps its memory alive, not its history.
+inline Ghost saved(Ghost x) {
+  x.node.reset();
+  return x;
+}
+
 // Where ghosts are booked and operations are written down. Threads: one.
 class GhostTape {
  public:
@@ -88,6 +94,10 @@ class GhostTape {
   Ghost rsqrt_mean(const Ghost& x, std::int64_t width);
   Ghost silu(const Ghost& x);
   Ghost gelu(const Ghost& x) { return silu(x); }  // saves and makes the same
+  // nn/functions.h: one operation forward and one backward.
+  Ghost rms_norm(const Ghost& x, const Ghost& weight, std::int64_t width);
+  Ghost rotate(const Ghost& x);
+  Ghost swiglu(const Ghost& gate, const Ghost& up);
   // Over the last dim, which has the weight's size.
   Ghost layer_norm(const Ghost& x, const Ghost& weight, const Ghost& bias);
   // [rows, in] x [out, in]^T (or [in, out]) -> [rows, out], plus bias [out] where defined.
@@ -104,6 +114,9 @@ class GhostTape {
   Ghost attention_of_one(const Ghost& qkv, const AttentionShape& shape);
   // Sum of -log softmax over `rows` rows of `vocab` logits.
   Ghost cross_entropy(const Ghost& logits, std::int64_t rows, std::int64_t vocab);
+
+  // nn/linear_cross_entropy.h: x [rows, in] by weight [vocab, in] and the loss; gradients are made in the forward.
+  Ghost linear_cross_entropy(const Ghost& x, const Ghost& weight, std::int64_t rows, std::int64_t vocab);
 
   void backward(const Ghost& root, const Ghost& seed);
 

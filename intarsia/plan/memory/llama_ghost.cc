@@ -33,12 +33,14 @@ class GhostLlama final : public GhostModel {
   Ghost final_norm(const Ghost& x) override { return rms_norm(x, norm_name(), config_.hidden_size); }
 
   Ghost rms_norm(const Ghost& x, const std::string& weight, std::int64_t width) {
+    if (has_kernels()) return tape_.rms_norm(x, leaf(weight), width);
     const Ghost wide = tape_.to(x, DType::kF32);
     const Ghost scale = tape_.rsqrt_mean(tape_.square(wide), width);
     return tape_.mul(tape_.to(tape_.mul(wide, scale), x.dtype), leaf(weight));
   }
 
   Ghost rotate(const Ghost& x) {
+    if (has_kernels()) return tape_.rotate(x);
     const Ghost table{.numel = batch_.length * config_.head_dim, .dtype = x.dtype, .storage = nullptr, .node = nullptr};
     const Ghost turned = tape_.cat(tape_.neg(tape_.slice(x, x.numel / 2)), tape_.slice(x, x.numel / 2));
     return tape_.add(tape_.mul(x, table), tape_.mul(turned, table));
@@ -73,8 +75,8 @@ class GhostLlama final : public GhostModel {
     };
     const Ghost attended = tape_.add(x, attention(layer, norm(x, "input_layernorm.weight")));
     const Ghost normed = norm(attended, "post_attention_layernorm.weight");
-    const Ghost gated =
-        tape_.mul(tape_.silu(linear(name(layer, "mlp.gate_proj"), normed)), linear(name(layer, "mlp.up_proj"), normed));
+    const Ghost gate = linear(name(layer, "mlp.gate_proj"), normed), up = linear(name(layer, "mlp.up_proj"), normed);
+    const Ghost gated = has_kernels() ? tape_.swiglu(gate, up) : tape_.mul(tape_.silu(gate), up);
     const Ghost out = tape_.add(attended, linear(name(layer, "mlp.down_proj"), gated, stops));
     tape_.set_stopped(false);
     return out;

@@ -39,14 +39,14 @@ Ghost GhostModel::linear(const std::string& name, const Ghost& x, bool stops) {
   return tape_.add(y, tape_.linear(inner, leaf(lora_b_name(name)), rows_));
 }
 
-Ghost GhostModel::head_of(const Ghost& x, int index) {
+Ghost GhostModel::logits_of(const Ghost& x, int index) {
   const Holding before = tape_.set_holding(Holding::kLogits);
   Ghost logits = tape_.linear(x, leaf(index), rows_);
   tape_.set_holding(before);
   return logits;
 }
 
-Ghost GhostModel::logits() {
+Ghost GhostModel::run(const std::function<Ghost(const Ghost& normed, int weight)>& head) {
   const int embedding = param(embedding_name());
   Ghost x = run_unit(unit_of(embedding), Ghost{}, [&](const Ghost&) { return embed(); });
   const std::int64_t layers = config_.num_hidden_layers, span = plan_.recompute.span(layers);
@@ -56,17 +56,29 @@ Ghost GhostModel::logits() {
             ? run_recomputed(begin, end, x)
             : run_unit(unit_of_layer(begin), x, [&](const Ghost& input) { return block(begin, input, false); });
   }
-  const int head = param("lm_head.weight");
-  const bool tied = head == embedding;
+  const int weight = param("lm_head.weight");
+  const bool tied = weight == embedding;
   x = run_unit(unit_of(param(norm_name())), x, [&](const Ghost& input) {
     const Ghost normed = final_norm(input);
-    return tied ? normed : head_of(normed, head);
+    return tied ? normed : head(normed, weight);
   });
   if (!tied) return x;
-  return run_unit(unit_of(embedding), x, [&](const Ghost& input) { return head_of(input, embedding); });
+  return run_unit(unit_of(embedding), x, [&](const Ghost& input) { return head(input, embedding); });
 }
 
-Ghost GhostModel::loss_sum(const Ghost& logits) {
+Ghost GhostModel::loss_sum() {
+  if (has_kernels()) return run([this](const Ghost& normed, int weight) { return fused_loss_of(normed, weight); });
+  return loss_of(run([this](const Ghost& normed, int weight) { return logits_of(normed, weight); }));
+}
+
+Ghost GhostModel::fused_loss_of(const Ghost& normed, int weight) {
+  const Holding before = tape_.set_holding(Holding::kLogits);
+  Ghost loss = tape_.linear_cross_entropy(normed, leaf(weight), rows_, config_.vocab_size);
+  tape_.set_holding(before);
+  return loss;
+}
+
+Ghost GhostModel::loss_of(const Ghost& logits) {
   ledger_.begin("loss");
   const Holding before = tape_.set_holding(Holding::kLogits);
   const std::int64_t counted = batch_.samples * (batch_.length - 1);
@@ -149,8 +161,7 @@ Ghost GhostModel::backward_recomputed(std::int64_t begin, std::int64_t end, cons
 void run_micro_step(const GhostRun& run, bool train) {
   const bool enabled = run.tape.set_grad_enabled(train);
   const auto model = run.config.model_type == "gpt2" ? make_gpt2_ghost(run) : make_llama_ghost(run);
-  const Ghost logits = model->logits();
-  const Ghost loss = model->loss_sum(logits);
+  const Ghost loss = model->loss_sum();
   run.ledger.begin("backward loss");
   if (train) run.tape.backward(loss, run.tape.empty(1, DType::kF32));
   run.tape.set_grad_enabled(enabled);

@@ -49,8 +49,8 @@ class GhostModel {
   GhostModel(const GhostModel&) = delete;
   GhostModel& operator=(const GhostModel&) = delete;
 
-  Ghost logits();
-  Ghost loss_sum(const Ghost& logits);
+  // The whole forward of a micro-batch: Model::loss_sum.
+  Ghost loss_sum();
 
  protected:
   virtual std::string embedding_name() const = 0;                // of the parameter that a tied head reads too
@@ -61,6 +61,10 @@ class GhostModel {
   // `stops`: a second run ends once the last product's inputs are saved.
   virtual Ghost block(std::int64_t layer, const Ghost& x, bool stops) = 0;
 
+  // nn/functions.h:has_kernels.
+  bool has_kernels() const {
+    return plan_.device == DeviceKind::kCpu && plan_.compute_dtype != DType::kF16 && !plan_.autocast;
+  }
   int param(const std::string& name) const;
   Ghost leaf(const std::string& name) { return leaf(param(name)); }
   Ghost leaf(int index);
@@ -80,7 +84,11 @@ class GhostModel {
   int unit_of(int index) const { return spec(index).unit; }
   int unit_of_layer(std::int64_t layer) const { return unit_of(param(block_name(layer))); }
   const std::string& unit_name(int unit) const { return plan_.model.units[static_cast<std::size_t>(unit)].name; }
-  Ghost head_of(const Ghost& x, int index);
+  // The result of the `head` of the last norm's result and the head's weight.
+  Ghost run(const std::function<Ghost(const Ghost& normed, int weight)>& head);
+  Ghost logits_of(const Ghost& normed, int weight);
+  Ghost loss_of(const Ghost& logits);
+  Ghost fused_loss_of(const Ghost& normed, int weight);
   Ghost run_unit(int unit, const Ghost& input, const Forward& forward);
   Ghost run_recomputed(std::int64_t begin, std::int64_t end, const Ghost& input);
   Ghost backward_recomputed(std::int64_t begin, std::int64_t end, const Ghost& input, std::vector<Ghost>& products,

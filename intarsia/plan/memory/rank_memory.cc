@@ -65,8 +65,10 @@ class GhostEngine final : public GhostEvents {
   }
   void take_gradient(int param, const Ghost& gradient) override {
     if (!whole_grads_) pending(slots_of_param_[static_cast<std::size_t>(param)]);
-    // add_ of another type makes a copy in the target's type first
-    const Ghost wide = gradient.dtype == DType::kF32 ? Ghost{} : tape_.empty(gradient.numel, DType::kF32);
+    // Without a kernel for it (shard/reducer.cc:add), add_ of another type makes a copy in the target's type first.
+    const bool added_as_is =
+        gradient.dtype == DType::kF32 || (gradient.dtype == DType::kBF16 && plan_.device == DeviceKind::kCpu);
+    const Ghost wide = added_as_is ? Ghost{} : tape_.empty(gradient.numel, DType::kF32);
     tape_.touch(gradient.nbytes() + 8 * gradient.numel);
   }
 
