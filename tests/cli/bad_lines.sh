@@ -21,8 +21,12 @@ bad() {
   local file=$folder/$1.jsonl
   { printf '%s\n' "$good"; cat; printf '\n'; for _ in 1 2 3 4; do printf '%s\n' "$good"; done; } > "$file"
   fails 5 "$1.jsonl:2: |$2" "$program" tokenize --tokenizer "$chat" "$file"
-  fails 5 "$1.jsonl:2: |$2" "${train[@]}" --data "$file" --out "$folder/$1"
   expect 0 '5 documents|1 bad lines skipped' "$program" tokenize --tokenizer "$chat" --bad-lines skip "$file"
+}
+# trains_not NAME TEXTS: the same file in train.
+trains_not() {
+  local file=$folder/$1.jsonl
+  fails 5 "$1.jsonl:2: |$2" "${train[@]}" --data "$file" --out "$folder/$1"
   expect 0 '5 documents|1 bad line skipped' "${train[@]}" --bad-lines skip --data "$file" --out "$folder/$1"
 }
 
@@ -47,6 +51,13 @@ bad deep 'nested more than 100 deep' < <(printf '{"text": '; printf '%.0s[' $(se
 bad deep_message 'nested more than 100 deep' < <(printf '{"messages": [{"role": "user", "content": '; printf '%.0s{"a": ' $(seq 10000); printf '1'; printf '%.0s}' $(seq 10000); printf '}]}')
 bad long 'a line of 95.37 MiB, allowed are 64' < <(printf '{"text": "'; head -c 100000000 /dev/zero | tr '\0' 'a'; printf '"}')
 bad long_garbage 'a line of 95.37 MiB, allowed are 64' < <(head -c 100000000 /dev/zero | tr '\0' '{')
+
+trains_not utf8 'UTF-8'
+trains_not fields 'no "text"'
+trains_not empty 'the conversation has no message'
+trains_not raises 'roles must alternate'
+trains_not deep 'nested more than 100 deep'
+trains_not long 'a line of 95.37 MiB, allowed are 64'
 
 # Nothing but bad lines is an error also when they are skipped.
 for _ in 1 2 3; do printf '{"messages": []}\n'; done > "$folder/none.jsonl"
