@@ -41,7 +41,7 @@ TEST(ReplayTime, WithoutOverlapAStepIsTheSumOfItsParts) {
                       fast = seconds_of({.stage = stage, .link = 2e8});
     EXPECT_DOUBLE_EQ(computed(slow), computed(fast)) << stage;
     EXPECT_NEAR(slow.traffic / fast.traffic, 2, 0.01) << stage;
-    EXPECT_EQ(slow.hidden, 0) << stage;
+    EXPECT_LT(slow.hidden, 1e-9) << stage;
   }
 }
 
@@ -56,7 +56,7 @@ TEST(ReplayTime, OverlapHidesTrafficBehindComputation) {
 
 TEST(ReplayTime, OverlapHidesNoMoreThanIsComputed) {
   const StepSeconds plain = seconds_of({.link = 1e6}), hidden = seconds_of({.overlap = true, .link = 1e6});
-  EXPECT_GE(hidden.traffic, plain.traffic - computed(plain));
+  EXPECT_LE(hidden.hidden, computed(hidden) * 1.001);
   EXPECT_GT(hidden.traffic, 0.9 * plain.traffic);
 }
 
