@@ -181,11 +181,14 @@ Ghost GhostTape::neg(const Ghost& x) {
 Ghost GhostTape::drop_out(const Ghost& x) {
   const Ghost mask = empty(x.numel, DType::kBool);
   Ghost out = empty(x.numel, x.dtype);
+  { const Ghost mask_as_factor = empty(x.numel, x.dtype); }  // mul_ of another type makes a copy in its own
   elementwise(out, 3);
   return record(std::move(out), {x}, [this](const Ghost& grad) {
     const Ghost drawn = empty(grad.numel, DType::kBool);
     elementwise(grad, 3);
-    return Gradients{empty(grad.numel, grad.dtype)};
+    Ghost out_grad = empty(grad.numel, grad.dtype);
+    { const Ghost mask_as_factor = empty(grad.numel, grad.dtype); }
+    return Gradients{std::move(out_grad)};
   });
 }
 
