@@ -10,7 +10,7 @@
 namespace intarsia::config {
 namespace {
 
-constexpr const char* kProgram = "FSDP leaves it to the program";
+constexpr const char* kNoWord = "FSDP has no word for it";
 
 // Why FSDP has no word for a key, by the key or its section.
 struct Reason {
@@ -72,7 +72,7 @@ class DeepSpeedWords {
     for (const Reason& known : kReasons)
       if (path.starts_with(known.prefix)) return std::string(known.text);
     if (spec != nullptr && spec->effect == KeyEffect::kNoEffect) return "it tunes DeepSpeed's own mechanism";
-    return kProgram;
+    return kNoWord;
   }
 
   void read_precision() {
