@@ -68,6 +68,7 @@ void add_run_groups(PeerState& state, const LogicalCheckpoint& checkpoint, plan:
   config::ResolveInput input;
   input.file = concat(checkpoint.path(), ": its run's configuration");
   input.text = checkpoint.run_config();
+  input.ranks = std::max(1, checkpoint.ranks());
   input.model.hidden_size = model.hidden_size;
   input.for_training = true;
   const config::TrainConfig config = config::resolve(input).config;

@@ -64,7 +64,8 @@ void expect_same(const ShardingWords& a, const ShardingWords& b) {
 
 TEST(ConfigConvert, AcceleratesFilesMeanWhatAccelerateMakesOfThem) {
   int seen = 0;
-  for (const auto& [path, record] : expected()["valid"].items()) {
+  const json all = expected();
+  for (const auto& [path, record] : all["valid"].items()) {
     if (record["format"] != "accelerate" || path == "accelerate/ds_from_file.yaml") continue;
     SCOPED_TRACE(path);
     ++seen;
@@ -103,7 +104,8 @@ TEST(ConfigConvert, FromYamlToJsonAndBackIsTheSame) {
 
 TEST(ConfigConvert, FromJsonToYamlAndBackIsTheSameWhereFsdpHasWords) {
   int seen = 0;
-  for (const auto& [path, record] : expected()["valid"].items()) {
+  const json all = expected();
+  for (const auto& [path, record] : all["valid"].items()) {
     if (record["format"] != "deepspeed") continue;
     SCOPED_TRACE(path);
     ++seen;
@@ -159,7 +161,8 @@ TEST(ConfigConvert, GroupsOfReplicasAreAcceleratesParallelismConfig) {
 
 TEST(ConfigConvert, MistakesAreRefusedWithTheirPlaceAndWhatWasMeant) {
   int seen = 0;
-  for (const auto& [path, record] : expected()["invalid"].items()) {
+  const json all = expected();
+  for (const auto& [path, record] : all["invalid"].items()) {
     if (record["format"] != "accelerate" || record["want"]["level"] != "error") continue;
     ++seen;
     const std::string text = problems_of(kRoot + path);
