@@ -129,8 +129,7 @@ void measure_model(comm::Communicator& axis, const SmallModel& small, config::Pr
   axis.barrier({"", "bench"});
   const double seconds = seconds_of([&] {
     made.engine->start_window();
-    const at::Tensor logits = made.model->logits(made.engine->parameters(), made.engine.get(), ids);
-    made.engine->backward(models::causal_loss_sum(logits, ids));
+    made.engine->backward(made.model->loss_sum(made.engine->parameters(), made.engine.get(), ids, at::Tensor(), ids));
   });
   const plan::StepReplay replay = plan::replay_step(job.plan, job.model);
   const bool half = precision == config::Precision::kBf16;
