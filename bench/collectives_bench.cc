@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -139,8 +140,8 @@ int run(int rounds, int ranks) {
   options.timeout_seconds = 60;
   options.heap_limit_bytes = std::int64_t{4} << 30;
   const auto region = comm::SharedRegion::create(options);
-  char store[] = "/tmp/collectives_bench_XXXXXX";
-  ::close(::mkstemp(store));
+  std::string store = (std::filesystem::temp_directory_path() / "collectives_bench_XXXXXX").string();
+  ::close(::mkstemp(store.data()));
   std::vector<pid_t> pids;
   for (int rank = 0; rank < ranks; ++rank) {
     pids.push_back(::fork());
@@ -154,7 +155,7 @@ int run(int rounds, int ranks) {
     ::waitpid(pid, &status, 0);
     failed += status != 0 ? 1 : 0;
   }
-  ::unlink(store);
+  ::unlink(store.c_str());
   return failed;
 }
 
