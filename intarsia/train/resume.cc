@@ -96,8 +96,10 @@ Resumed Resume::run() {
   checkpoint::Found found;
   if (const std::string folder = root(); !folder.empty()) {
     found = checkpoint::load_newest(folder, *assembly_.engine, *assembly_.optimizer, accept);
-    INTARSIA_CHECK(kUsage, found.path || job_.loop.resume == "auto", "--resume ", printable(job_.loop.resume),
-                   " holds no checkpoint");
+    const std::string& given = job_.loop.resume;
+    if (!found.path && given != "auto")
+      fail(std::filesystem::exists(given) ? ErrorKind::kFormat : ErrorKind::kUsage, "--resume ", printable(given),
+           " holds no checkpoint: neither a manifest.json nor step-N folders, nor a peer's files");
   } else {
     found.path = job_.loop.resume;
     found.manifest = checkpoint::load_checkpoint(*found.path, *assembly_.engine, *assembly_.optimizer,
