@@ -23,10 +23,11 @@ Ids some_ids(std::size_t length, std::int64_t seed) {
 // A model with one cache, asked for text after text.
 class Cached {
  public:
-  explicit Cached(const plan::ModelSource& source, comm::Communicator& axis, const plan::RunPlan& plan)
-      : weights_(source.directory, plan.model),
-        engine_(plan, axis, weights_),
-        model_(models::make_model(source.config, plan)) {}
+  Cached(const plan::ModelSource& source, comm::Communicator& axis, DType dtype)
+      : plan_(plan::make_inference_plan(source.config, axis.size(), dtype)),
+        weights_(source.directory, plan_.model),
+        engine_(plan_, axis, weights_),
+        model_(models::make_model(source.config, plan_)) {}
 
   void expect_same(const Ids& ids, double tolerance) {
     const at::NoGradGuard no_grad;
@@ -38,6 +39,7 @@ class Cached {
   }
 
  private:
+  plan::RunPlan plan_;  // what follows refers to it
   plan::DirectoryWeights weights_;
   shard::Engine engine_;
   std::unique_ptr<models::Model> model_;
@@ -53,7 +55,7 @@ TEST_P(KeyValueCache, GivesTheLogitsOfTheWholeText) {
   const Ids text = some_ids(30, 3), other = some_ids(30, 5);
   const auto first = [](const Ids& ids, std::size_t count) { return Ids(ids.begin(), ids.begin() + count); };
   comm::run_ranks(1, [&](comm::Communicator& axis) {
-    Cached model(source, axis, plan::make_inference_plan(source.config, 1, DType::kF32));
+    Cached model(source, axis, DType::kF32);
     for (const std::size_t count : {1, 2, 3, 4, 9, 10, 11, 12, 13, 14, 21, 22, 29, 30})
       model.expect_same(first(text, count), 1e-5);
     model.expect_same(first(text, 30), 1e-5);
@@ -78,7 +80,7 @@ TEST(KeyValueCacheLayouts, ShardedAndInSixteenBits) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     comm::run_ranks(2,
                     [&](comm::Communicator& axis) {
-                      Cached model(source, axis, plan::make_inference_plan(source.config, 2, dtype));
+                      Cached model(source, axis, dtype);
                       for (const std::size_t count : {5, 6, 7, 8, 12, 30})
                         model.expect_same(some_ids(count, 3), dtype == DType::kF32 ? 1e-5 : 0.05);
                     },
