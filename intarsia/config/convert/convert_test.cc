@@ -112,7 +112,8 @@ TEST(ConfigConvert, FromJsonToYamlAndBackIsTheSameWhereFsdpHasWords) {
     const SaidWords said = read_deepspeed_words(kRoot + path, 8);
     const json& effective = record["effective"];
     EXPECT_EQ(said.words.stage, effective["zero_stage"].get<int>());
-    if (said.words.precision) {
+    // A trainer brings its own to a file that says none.
+    if (said.words.precision && !record.contains("trainer")) {
       EXPECT_EQ(*said.words.precision, effective["precision"].get<std::string>());
     }
     const AsFile file(write_accelerate(said).text, ".yaml");
