@@ -134,7 +134,7 @@ bool GlooCommunicator::set_reason(const std::string& reason) noexcept {
     const auto settled = transport_ ? transport_->settle_reason(reason) : std::nullopt;
     if (settled) {
       stopped_ = settled->reason;
-    } else if (transport_ && !options_.store_served && rank() != 0) {
+    } else if (transport_ && !options_.store_served && rank() != 0 && !reason.starts_with("rank 0 ")) {
       // Whom we waited for may only have been quicker to notice: the store went with rank 0.
       stopped_ = concat("rank 0, which serves the ranks' store, died or stopped: ", reason);
     } else {
