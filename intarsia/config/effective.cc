@@ -365,6 +365,8 @@ Json resolved_config_json(const Resolved& resolved) {
   const OptimizerConfig& from = config.optimizer;
   if (from.source != Source::kCaller) {
     out["optimizer"] = {{"type", from.type}, {"params", optimizer_params(from)}};
+    // Decides the type of the counter in a checkpoint for DeepSpeed.
+    if (from.torch_adam) out["optimizer"]["params"]["torch_adam"] = true;
   }
   const SchedulerConfig& schedule = config.scheduler;
   Json settings = run(config);

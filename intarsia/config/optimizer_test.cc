@@ -121,6 +121,12 @@ TEST(OptimizerConfig, GroupsAndAverageAreRead) {
   EXPECT_EQ(resolved_config_json(again), resolved_config_json(resolved));
 }
 
+// convert asks it of a run: the counter of torch's class is a tensor in DeepSpeed's checkpoints.
+TEST(OptimizerConfig, TorchAdamStaysInTheJsonThatARunKeeps) {
+  const Resolved resolved = with_optimizer(R"({"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": true}})");
+  EXPECT_TRUE(with(resolved_config_json(resolved).dump()).config.optimizer.torch_adam);
+}
+
 TEST(OptimizerConfig, MistakesInGroupsAreNamed) {
   const auto groups = [](const std::string& json) { return first_problem("", {flag("--param-groups", {json})}); };
   EXPECT_EQ(groups("{}"), "--param-groups: a list of groups is expected");
