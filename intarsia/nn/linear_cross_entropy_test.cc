@@ -9,6 +9,7 @@
 
 #include "intarsia/base/error.h"
 #include "intarsia/plan/logit_tiles.h"
+#include "intarsia/tensor/kernels/product.h"
 #include "intarsia/tensor/memory_meter.h"
 
 namespace intarsia::nn {
@@ -98,7 +99,9 @@ TEST_P(LinearCrossEntropy, HoldsOneTileOfALargeVocabularyAndHasThePlainLoss) {
   const std::int64_t before = tensor::read_memory(0).total;
   const at::Tensor loss = linear_cross_entropy(x, weight, targets);
   const std::int64_t above = tensor::read_memory(0).total_peak - before - weight.numel() * bytes;
-  EXPECT_LT(above, kRows * plan::kLogitTileColumns * bytes + kRows * (16 * 8 + 64));
+  // ATen's products of bf16 take a copy of the tile in fp32 on some processors.
+  const std::int64_t tile_bytes = tensor::product_is_faster_for_bf16() ? bytes : 4;
+  EXPECT_LT(above, kRows * plan::kLogitTileColumns * tile_bytes + kRows * (16 * 8 + 64));
   EXPECT_LT(above * 50, kRows * 128256 * 4 * 2) << "two of the plain one's five";
   const auto mine = torch::autograd::grad({loss}, {x, weight});
   const at::Tensor wanted = plain_linear_cross_entropy(x, weight, targets);

@@ -124,7 +124,7 @@ TEST(Resize, TrainsAsOneProcessDoes) {
           EXPECT_NEAR(many.curve.steps[step].loss, alone.curve.steps[step].loss, 1e-6 * alone.curve.steps[step].loss)
               << "stage " << stage << " ranks " << ranks;
         for (std::size_t i = 0; i < alone.curve.weights.size(); ++i)
-          EXPECT_TRUE(at::allclose(many.curve.weights[i], alone.curve.weights[i], 1e-4, 1e-5))
+          EXPECT_TRUE(at::allclose(many.curve.weights[i], alone.curve.weights[i], 1e-4, 3e-5))
               << "stage " << stage << " ranks " << ranks << " parameter " << i;
       }
   }
