@@ -38,36 +38,12 @@ void TimedCommunicator::before(Op op, std::int64_t bytes, const Tag& tag) {
   next_ = {.op = op, .tag = tag, .bytes = bytes, .ranks = size(), .begin = steady_seconds()};
 }
 
-std::unique_ptr<Work> TimedCommunicator::watch(const std::function<std::unique_ptr<Work>()>& start) {
-  std::unique_ptr<Work> work = start();
+std::unique_ptr<Work> TimedCommunicator::after(std::unique_ptr<Work> work) {
   next_.waited = steady_seconds() - next_.begin;
   return std::make_unique<TimedWork>(std::move(work), next_, sink_);
 }
 
-std::unique_ptr<Work> TimedCommunicator::all_gather(const at::Tensor& out, const at::Tensor& in, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::all_gather(out, in, tag); });
-}
-std::unique_ptr<Work> TimedCommunicator::reduce_scatter(const at::Tensor& out, const at::Tensor& in, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::reduce_scatter(out, in, tag); });
-}
-std::unique_ptr<Work> TimedCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::all_reduce(tensor, op, tag); });
-}
-std::unique_ptr<Work> TimedCommunicator::broadcast(const at::Tensor& tensor, int root, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::broadcast(tensor, root, tag); });
-}
-std::unique_ptr<Work> TimedCommunicator::all_to_all(const at::Tensor& out, const at::Tensor& in, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::all_to_all(out, in, tag); });
-}
-std::unique_ptr<Work> TimedCommunicator::send(const at::Tensor& tensor, int to, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::send(tensor, to, tag); });
-}
-std::unique_ptr<Work> TimedCommunicator::recv(const at::Tensor& tensor, int from, const Tag& tag) {
-  return watch([&] { return InterceptingCommunicator::recv(tensor, from, tag); });
-}
-
-void TimedCommunicator::barrier(const Tag& tag) {
-  InterceptingCommunicator::barrier(tag);
+void TimedCommunicator::after_barrier() {
   next_.end = steady_seconds();
   next_.waited = next_.end - next_.begin;
   sink_(next_);

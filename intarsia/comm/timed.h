@@ -24,18 +24,10 @@ class TimedCommunicator final : public InterceptingCommunicator {
   using Sink = std::function<void(const TimedOp&)>;
   TimedCommunicator(Communicator& inner, Sink sink);
 
-  std::unique_ptr<Work> all_gather(const at::Tensor& out, const at::Tensor& in, const Tag& tag) override;
-  std::unique_ptr<Work> reduce_scatter(const at::Tensor& out, const at::Tensor& in, const Tag& tag) override;
-  std::unique_ptr<Work> all_reduce(const at::Tensor& tensor, ReduceOp op, const Tag& tag) override;
-  std::unique_ptr<Work> broadcast(const at::Tensor& tensor, int root, const Tag& tag) override;
-  std::unique_ptr<Work> all_to_all(const at::Tensor& out, const at::Tensor& in, const Tag& tag) override;
-  std::unique_ptr<Work> send(const at::Tensor& tensor, int to, const Tag& tag) override;
-  std::unique_ptr<Work> recv(const at::Tensor& tensor, int from, const Tag& tag) override;
-  void barrier(const Tag& tag) override;
-
  private:
   void before(Op op, std::int64_t bytes, const Tag& tag) override;
-  std::unique_ptr<Work> watch(const std::function<std::unique_ptr<Work>()>& start);
+  std::unique_ptr<Work> after(std::unique_ptr<Work> work) override;
+  void after_barrier() override;
 
   Sink sink_;
   TimedOp next_;  // of the call that is under way

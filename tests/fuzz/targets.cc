@@ -22,6 +22,7 @@
 #include "intarsia/formats/pickle/zip_file.h"
 #include "intarsia/formats/safetensors.h"
 #include "intarsia/formats/tokenizer.h"
+#include "intarsia/formats/yaml.h"
 #include "intarsia/io/file.h"
 
 namespace intarsia::fuzz {
@@ -276,6 +277,12 @@ std::vector<Target> make_targets() {
                      .words = kJsonWords,
                      .files = {kFixtures + "configs/deepspeed", kFixtures + "configs/invalid"},
                      .endings = {".json"},
+                     .share = 0.5});
+  targets.push_back({.name = "yaml",
+                     .run = [](const std::string& bytes) { formats::parse_yaml(bytes, "accelerate.yaml"); },
+                     .words = {": ", "- ", "'", "\"", "#", "[", "]", "---", "\n  ", "fsdp_config:", "null"},
+                     .files = {kFixtures + "configs/accelerate", kFixtures + "configs/invalid"},
+                     .endings = {".yaml"},
                      .share = 0.5});
   targets.push_back({.name = "hf-config",
                      .run = [](const std::string& bytes) { formats::parse_hf_config(bytes, "config.json"); },

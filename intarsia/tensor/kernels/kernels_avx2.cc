@@ -13,32 +13,10 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-namespace intarsia::tensor {
-namespace {
+#define INTARSIA_SET "avx2"
+#define INTARSIA_SET_FUNCTION avx2_kernels
 #define INTARSIA_LANES 8
-#include "intarsia/tensor/kernels/vec.h"
-// Not sorted: needs vec.h.
-#include "intarsia/tensor/kernels/product_body.h"
-#include "intarsia/tensor/kernels/rows_body.h"
-#include "intarsia/tensor/kernels/softmax_body.h"
-}  // namespace
-
-const KernelSet& avx2_kernels() {
-  static const KernelSet set{.name = "avx2",
-                             .product = product,
-                             .rms_norm = rms_norm,
-                             .rms_norm_input_gradient = rms_norm_input_gradient,
-                             .rms_norm_weight_gradient = rms_norm_weight_gradient,
-                             .rotary = rotary,
-                             .swiglu = swiglu,
-                             .swiglu_gradients = swiglu_gradients,
-                             .add_to_softmax = add_to_softmax,
-                             .softmax_gradient = softmax_gradient,
-                             .add_to_fp32 = add_to_fp32};
-  return set;
-}
-
-}  // namespace intarsia::tensor
+#include "intarsia/tensor/kernels/set_body.h"
 #pragma GCC pop_options
 #else
 namespace intarsia::tensor {
