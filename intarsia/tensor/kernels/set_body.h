@@ -1,5 +1,6 @@
 // The kernels of one instruction set as a KernelSet. Included once by each kernels_SET.cc, behind its target pragma and
 // kernel_set.h, with INTARSIA_SET (a text), INTARSIA_SET_FUNCTION and INTARSIA_LANES. Internal to kernels.
+#pragma once
 namespace intarsia::tensor {
 namespace {
 #include "intarsia/tensor/kernels/vec.h"
