@@ -33,12 +33,11 @@ std::string refusal(const std::string& text, ErrorKind kind = ErrorKind::kFormat
 
 TEST(Pickle, BuildsPlainData) {
   // {"a": [1, -2, 300, 2.5, None, True], "b": (b"xy", 1 << 40)} in protocol 2, and its memo.
-  const std::string text(
+  constexpr char kBytes[] =
       "\x80\x02}q\0(X\1\0\0\0aq\1]q\2(K\1J\xFE\xFF\xFF\xFFM,\1G@\x04\0\0\0\0\0\0N\x88"
       "eX\1\0\0\0b"
-      "C\2xy\x8a\6\0\0\0\0\0\1\x86u.",
-      70);
-  const Pickle data = pickle(text);
+      "C\2xy\x8a\6\0\0\0\0\0\1\x86u.";
+  const Pickle data = pickle(std::string(kBytes, sizeof kBytes - 1));
   const PickleValue root = data.root();
   ASSERT_EQ(root.kind(), PickleKind::kDict);
   const PickleValue list = *root.find("a");
