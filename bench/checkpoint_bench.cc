@@ -112,62 +112,63 @@ checkpoint::SaveRequest request(const std::string& root, std::int64_t step) {
 
 void measure_saves(const std::string& folder, int rounds) {
   const std::string root = folder + "/two";
-  comm::run_ranks(2,
-                  [&](comm::Communicator& axis) {
-                    State state(2, axis);
-                    const double shard = static_cast<double>(state.bytes());
-                    const bool is_first = axis.rank() == 0;
-                    std::vector<at::Tensor> copies;
-                    for (const checkpoint::LocalPiece& piece : state.pieces()) copies.push_back(piece.values.clone());
-                    checkpoint::BackgroundSaver saver(state.engine, *state.optimizer);
-                    for (int round = 0; round <= rounds; ++round) {
-                      const auto tell = [&](const char* what, double seconds, double bytes) {
-                        if (is_first && round > 0)
-                          print(what, seconds, bytes);  // the first round makes files and buffers
-                      };
-                      const std::string plain = concat(folder, "/plain-", axis.rank());
-                      tell("disk", together(axis, [&] { write_plain(plain, state.bytes()); }), 2 * shard);
-                      fs::remove(plain);
-                      tell("save",
-                           together(axis, [&] { checkpoint::save_checkpoint(request(root, 1), state.engine, *state.optimizer); }),
-                           2 * shard);
-                      tell("memory copy",
-                           together(axis,
-                                    [&] {
-                                      std::size_t i = 0;
-                                      for (const checkpoint::LocalPiece& piece : state.pieces())
-                                        copies[i++].copy_(piece.values);
-                                    }),
-                           2 * shard);
-                      const double begin = now();
-                      tell("async stall", together(axis, [&] { saver.start(request(root, 2)); }), 2 * shard);
-                      saver.wait();
-                      tell("async save", now() - begin, 2 * shard);
-                      if (is_first) fs::remove_all(root + "/step-2");
-                      axis.barrier({"", "round"});
-                    }
-                  },
-                  {.timeout_seconds = 600});
+  comm::run_ranks(
+      2,
+      [&](comm::Communicator& axis) {
+        State state(2, axis);
+        const double shard = static_cast<double>(state.bytes());
+        const bool is_first = axis.rank() == 0;
+        std::vector<at::Tensor> copies;
+        for (const checkpoint::LocalPiece& piece : state.pieces()) copies.push_back(piece.values.clone());
+        checkpoint::BackgroundSaver saver(state.engine, *state.optimizer);
+        for (int round = 0; round <= rounds; ++round) {
+          const auto tell = [&](const char* what, double seconds, double bytes) {
+            if (is_first && round > 0) print(what, seconds, bytes);  // the first round makes files and buffers
+          };
+          const std::string plain = concat(folder, "/plain-", axis.rank());
+          tell("disk", together(axis, [&] { write_plain(plain, state.bytes()); }), 2 * shard);
+          fs::remove(plain);
+          tell("save",
+               together(axis, [&] { checkpoint::save_checkpoint(request(root, 1), state.engine, *state.optimizer); }),
+               2 * shard);
+          tell("memory copy",
+               together(axis,
+                        [&] {
+                          std::size_t i = 0;
+                          for (const checkpoint::LocalPiece& piece : state.pieces()) copies[i++].copy_(piece.values);
+                        }),
+               2 * shard);
+          const double begin = now();
+          tell("async stall", together(axis, [&] { saver.start(request(root, 2)); }), 2 * shard);
+          saver.wait();
+          tell("async save", now() - begin, 2 * shard);
+          if (is_first) fs::remove_all(root + "/step-2");
+          axis.barrier({"", "round"});
+        }
+      },
+      {.timeout_seconds = 600});
 }
 
 void measure_load(const std::string& folder, const char* root, int ranks, const char* what, int rounds) {
   const std::string path = concat(folder, "/", root, "/step-1");
-  comm::run_ranks(
-      ranks,
-      [&](comm::Communicator& axis) {
-        State state(ranks, axis);
-        for (int round = 0; round < rounds; ++round) {
-          if (axis.rank() == 0) forget(path);
-          const double cold = together(axis, [&] { checkpoint::load_checkpoint(path, state.engine, *state.optimizer); });
-          const double warm = together(axis, [&] { checkpoint::load_checkpoint(path, state.engine, *state.optimizer); });
-          if (axis.rank() != 0) continue;
-          double bytes = 0;
-          for (const auto& entry : fs::directory_iterator(path)) bytes += static_cast<double>(entry.file_size());
-          print(concat(what, ", cold").c_str(), cold, bytes);
-          print(concat(what, ", cached").c_str(), warm, bytes);
-        }
-      },
-      {.timeout_seconds = 600});
+  comm::run_ranks(ranks,
+                  [&](comm::Communicator& axis) {
+                    State state(ranks, axis);
+                    for (int round = 0; round < rounds; ++round) {
+                      if (axis.rank() == 0) forget(path);
+                      const double cold =
+                          together(axis, [&] { checkpoint::load_checkpoint(path, state.engine, *state.optimizer); });
+                      const double warm =
+                          together(axis, [&] { checkpoint::load_checkpoint(path, state.engine, *state.optimizer); });
+                      if (axis.rank() != 0) continue;
+                      double bytes = 0;
+                      for (const auto& entry : fs::directory_iterator(path))
+                        bytes += static_cast<double>(entry.file_size());
+                      print(concat(what, ", cold").c_str(), cold, bytes);
+                      print(concat(what, ", cached").c_str(), warm, bytes);
+                    }
+                  },
+                  {.timeout_seconds = 600});
 }
 
 void save_once(const std::string& root, int ranks) {

@@ -104,7 +104,7 @@ inline Measured measure(const Case& c) {
                            return data::Batch{at::ones({c.batch, c.length}, at::kLong),
                                               at::ones({c.batch, c.length}, at::kLong),
                                               c.isolated ? two_documents(c) : at::Tensor(), c.batch * (c.length - 1),
-                                               std::vector<std::int64_t>(static_cast<std::size_t>(c.batch))};
+                                              std::vector<std::int64_t>(static_cast<std::size_t>(c.batch))};
                          },
                          [] { return train::RankReport{}; });
                    }

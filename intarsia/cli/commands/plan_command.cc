@@ -152,8 +152,8 @@ int plan_command(int argc, char** argv) {
   // Without --ranks the table of stages is for all devices that are asked about.
   if (flags.devices > 0 && resolved.config.run.ranks == 1) resolved.config.run.ranks = flags.devices;
   plan::ModelSource model = model_of(flags, resolved, input.model.hidden_size);
-  model.config.vocab_size =
-      plan::resized_vocab(resolved.config.run, model.config.vocab_size, plan::tokens_of(model.directory, resolved.config.run));
+  model.config.vocab_size = plan::resized_vocab(resolved.config.run, model.config.vocab_size,
+                                                plan::tokens_of(model.directory, resolved.config.run));
 
   plan::ReportRequest request;
   request.model = model.name;

@@ -64,11 +64,11 @@ void settle(const RankSource& source, const plan::ModelSource& model, config::Re
 // Puts plan's prediction into the job; returns why the run cannot fit, or nothing.
 std::string predict_memory(const RankSource& source, train::TrainJob& job) {
   const int local_ranks = local_ranks_of(source);
-  const plan::StepReplay replay = plan::replay_step(
-      job.plan, job.model,
-      {.isolated = job.dataset->is_isolated(),
-       .adapters_drop = job.lora.dropout > 0,
-       .background_save = job.loop.background_save && job.loop.save_every > 0});
+  const plan::StepReplay replay =
+      plan::replay_step(job.plan, job.model,
+                        {.isolated = job.dataset->is_isolated(),
+                         .adapters_drop = job.lora.dropout > 0,
+                         .background_save = job.loop.background_save && job.loop.save_every > 0});
   const plan::HostNeed need = plan::host_need(replay, local_ranks);
   const plan::MemoryLimit limit = plan::read_memory_limit();
   job.predicted_peak = std::max(replay.peak.total, replay.load_peak);

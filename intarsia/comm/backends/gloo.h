@@ -22,8 +22,8 @@ struct GlooOptions {
 // Meets the other ranks; returns when all are connected. Collective over all ranks of the group.
 // Reductions are send and receive, then our own sum (comm/reduce.h): gloo only carries bytes. reduce_scatter takes
 // extra memory of the size of its input, all_reduce of its tensor (times the ranks below 64 KiB). Errors: kUsage when
-// the port is taken; kComm when the ranks do not all arrive within the timeout. SIGPIPE is ignored from then on, where it
-// had its default effect.
+// the port is taken; kComm when the ranks do not all arrive within the timeout. SIGPIPE is ignored from then on, where
+// it had its default effect.
 std::unique_ptr<Communicator> make_gloo_communicator(const GlooOptions& options);
 
 }  // namespace intarsia::comm

@@ -149,16 +149,15 @@ at::Tensor Llama::run(const nn::Parameters& parameters, nn::UnitEvents* events, 
 
 at::Tensor Llama::logits(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                          const at::Tensor& positions) {
-  return run(parameters, events, input_ids,
-             places_of(input_ids.size(1), positions, parameters.leaf(embed_).options()), linear_head);
+  return run(parameters, events, input_ids, places_of(input_ids.size(1), positions, parameters.leaf(embed_).options()),
+             linear_head);
 }
 
 at::Tensor Llama::loss_sum(const nn::Parameters& parameters, nn::UnitEvents* events, const at::Tensor& input_ids,
                            const at::Tensor& positions, const at::Tensor& labels) {
   if (labels.numel() == 0 || !nn::has_kernels(parameters.leaf(head_)))
     return Model::loss_sum(parameters, events, input_ids, positions, labels);
-  return run(parameters, events, input_ids,
-             places_of(input_ids.size(1), positions, parameters.leaf(embed_).options()),
+  return run(parameters, events, input_ids, places_of(input_ids.size(1), positions, parameters.leaf(embed_).options()),
              [&](const at::Tensor& x, const at::Tensor& weight) {
                return nn::linear_cross_entropy(x.flatten(0, -2), weight, next_labels(labels));
              });
