@@ -17,8 +17,8 @@ if(INTARSIA_LLD)
   target_link_options(intarsia_flags INTERFACE -fuse-ld=lld)
 endif()
 
-# Tests of one executable run as one ctest entry each test case. Torch executables take a third of a second to load, so
-# they are registered with one entry per test suite.
+# Each test case of an executable is one entry of ctest, so that `./dev test -R` finds it by its name. A torch executable
+# takes a third of a second to load for each.
 function(intarsia_register_tests target)
   cmake_parse_arguments(ARG "" "LABEL" "" ${ARGN})
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120 LABELS "${ARG_LABEL}"
