@@ -289,7 +289,7 @@ plan::ClusterSpec cluster_of(const HostRates& all, const HostRates& alone) {
   const FittedRates single = fit(alone.samples[0], alone.matrix[0], alone.half_flops, alone.attention);
   device.alone_matrix = single.matrix / wide.matrix;
   device.alone_memory = single.pass > 0 && wide.pass > 0 ? single.pass / wide.pass : alone.memory / all.memory;
-  device.base_bytes = static_cast<double>(plan::kRankBaseBytes);
+  device.base_bytes = static_cast<double>(plan::kRankBaseBytes + plan::kHostBaseBytes / all.ranks);
   cluster.devices_per_host = all.ranks;
   const double host = static_cast<double>(plan::read_memory_limit().bytes);
   device.memory_bytes = host / all.ranks;

@@ -61,10 +61,14 @@ MemoryLimit read_memory_limit(const std::string& root) {
 }
 
 HostNeed host_need(const StepReplay& replay, int local_ranks) {
-  std::int64_t logits = 0;
-  for (const Moment& moment : replay.timeline) logits = std::max(logits, moment[Holding::kLogits]);
-  return {.rank_peak = replay.peak_bytes(),
-          .host = local_ranks * (replay.peak_bytes() + logits + kRankBaseBytes) + kHostBaseBytes};
+  const auto highest = [&](Holding holding) {
+    std::int64_t bytes = 0;
+    for (const Moment& moment : replay.timeline) bytes = std::max(bytes, moment[holding]);
+    return bytes;
+  };
+  const std::int64_t work = highest(Holding::kActivations) + highest(Holding::kLogits) + highest(Holding::kTemporaries);
+  const std::int64_t beside = highest(Holding::kReduce) + work / kKeptShareOfWork + kRankBaseBytes;
+  return {.rank_peak = replay.peak_bytes(), .host = local_ranks * (replay.peak_bytes() + beside) + kHostBaseBytes};
 }
 
 std::string does_not_fit(const HostNeed& need, const MemoryLimit& limit, const RunPlan& plan) {

@@ -18,11 +18,13 @@ struct MemoryLimit {
 // `root`: where proc and sys are; "" on a real system.
 MemoryLimit read_memory_limit(const std::string& root = "");
 
-// What a process of libexec/intarsia-rank holds beside what the meter counts, per rank and once a host: code, heap, and
-// scratch of matrix libraries. On top of it the C library and the matrix libraries keep about as much again as the
-// logits and their log-softmax. Measured: bench/plan_accuracy.py, docs/plan.md.
-inline constexpr std::int64_t kRankBaseBytes = 40LL << 20;
-inline constexpr std::int64_t kHostBaseBytes = 40LL << 20;
+// What the processes of libexec/intarsia-rank hold beside what the meter counts, per rank and once a host: code, heap,
+// and scratch of matrix libraries. On top of it the heap that ranks share keeps about the reduction's buffers once more,
+// and the C library's heap a quarter of what a step's operations take and give back. Measured: bench/plan_accuracy.py,
+// docs/plan.md.
+inline constexpr std::int64_t kRankBaseBytes = 10LL << 20;
+inline constexpr std::int64_t kHostBaseBytes = 88LL << 20;
+inline constexpr std::int64_t kKeptShareOfWork = 4;  // one part in four of activations, logits and temporaries
 
 // A run's need on one host with `local_ranks` of its ranks, by the highest of all phases.
 struct HostNeed {

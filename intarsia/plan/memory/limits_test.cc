@@ -54,6 +54,21 @@ TEST_F(Limits, AreUnknownWhereNothingCanBeRead) {
   EXPECT_EQ(does_not_fit({.rank_peak = 1, .host = 1}, read(), {}), "");
 }
 
+TEST(HostNeed, CountsWhatHeapsKeepBesideTheTensorsOfEachRank) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  Moment forward, loss;
+  forward.bytes[static_cast<std::size_t>(Holding::kActivations)] = 400 * kMiB;
+  loss.bytes[static_cast<std::size_t>(Holding::kLogits)] = 32 * kMiB;
+  loss.bytes[static_cast<std::size_t>(Holding::kTemporaries)] = 8 * kMiB;
+  loss.bytes[static_cast<std::size_t>(Holding::kReduce)] = 50 * kMiB;
+  StepReplay replay;
+  replay.timeline = {forward, loss};
+  replay.peak.total = 900 * kMiB;
+  const HostNeed need = host_need(replay, 2);
+  EXPECT_EQ(need.rank_peak, 900 * kMiB);
+  EXPECT_EQ(need.host, 2 * (900 + 50 + (400 + 32 + 8) / 4 + 10) * kMiB + 88 * kMiB);
+}
+
 TEST_F(Limits, SayWhatToDoWhenARunDoesNotFit) {
   RunPlan plan;
   plan.ranks = 2;
