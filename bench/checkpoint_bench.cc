@@ -92,11 +92,18 @@ double together(comm::Communicator& axis, const Action& action) {
   return now() - begin;
 }
 
-// What the disk takes: each rank writes as much as its shard, in parts of 4 MiB, and fsyncs.
-void write_plain(const std::string& path, std::int64_t bytes) {
-  const at::Tensor part = at::rand({1 << 20});
+// What the disk takes: each rank writes as much as its shard, in parts of 4 MiB, and fsyncs. Plainly, through the page
+// cache, which Linux begins to empty only at the end; or past it (O_DIRECT), which shows the disk itself.
+void write_plain(const std::string& path, std::int64_t bytes, bool direct) {
+  const at::Tensor memory = at::rand({(1 << 20) + 1024});
+  const auto skipped = (4096 - reinterpret_cast<std::uintptr_t>(memory.const_data_ptr()) % 4096) % 4096 / 4;
+  const at::Tensor part = memory.narrow(0, static_cast<std::int64_t>(skipped), 1 << 20);
   const io::Fd fd = io::create_exclusive(path);
   io::preallocate(fd, path, static_cast<std::uint64_t>(bytes));
+  if (direct) {
+    if (::fcntl(fd.get(), F_SETFL, O_DIRECT) != 0) std::perror("O_DIRECT");
+    bytes = bytes / 4096 * 4096;
+  }
   for (std::int64_t at = 0; at < bytes;) {
     const std::int64_t now_bytes = std::min<std::int64_t>(bytes - at, static_cast<std::int64_t>(part.nbytes()));
     io::write_all_at(fd, path, static_cast<std::uint64_t>(at),
@@ -126,8 +133,11 @@ void measure_saves(const std::string& folder, int rounds) {
             if (is_first && round > 0) print(what, seconds, bytes);  // the first round makes files and buffers
           };
           const std::string plain = concat(folder, "/plain-", axis.rank());
-          tell("disk", together(axis, [&] { write_plain(plain, state.bytes()); }), 2 * shard);
-          fs::remove(plain);
+          for (const bool direct : {false, true}) {
+            const double seconds = together(axis, [&] { write_plain(plain, state.bytes(), direct); });
+            tell(direct ? "disk, past the page cache" : "disk", seconds, 2 * shard);
+            fs::remove(plain);
+          }
           tell("save",
                together(axis, [&] { checkpoint::save_checkpoint(request(root, 1), state.engine, *state.optimizer); }),
                2 * shard);

@@ -13,11 +13,15 @@
 #include "intarsia/base/error.h"
 #include "intarsia/base/text.h"
 #include "intarsia/formats/safetensors_header.h"
+#include "intarsia/io/write_back.h"
 
 namespace intarsia::formats {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// So much is appended before the disk is asked to begin with it.
+constexpr std::uint64_t kWriteBackBytes = 8 << 20;
 
 void check_decl(const TensorDecl& tensor) {
   INTARSIA_CHECK(kUnsupported, tensor.name.size() <= kMaxNameBytes && tensor.name != "__metadata__",
@@ -114,6 +118,10 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
                      data_bytes - appended_, " are left");
   io::write_all_at(fd_, partial_, layout_.data_begin() + appended_, bytes);
   appended_ += bytes.size();
+  const std::uint64_t end = layout_.data_begin() + appended_;
+  if (end - written_back_ < kWriteBackBytes) return;
+  io::start_write_back(fd_, written_back_, end);
+  written_back_ = end;
 }
 
 void SafetensorsWriter::write_at(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) {

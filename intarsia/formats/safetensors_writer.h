@@ -55,7 +55,8 @@ class SafetensorsWriter {
 
   const SafetensorsLayout& layout() const { return layout_; }
 
-  // Appends bytes in the order of layout().tensors; a call may carry a part of a tensor, or cross into the next.
+  // Appends bytes in the order of layout().tensors; a call may carry a part of a tensor, or cross into the next. The
+  // disk begins to write them while more are appended.
   void append(std::span<const std::byte> bytes);
 
   // Writes bytes of tensor `index` from its byte `offset` on. Errors: kInternal unless they lie inside the tensor.
@@ -77,6 +78,7 @@ class SafetensorsWriter {
   io::Fd fd_;
   bool creator_ = false;
   std::uint64_t appended_ = 0;
+  std::uint64_t written_back_ = 0;  // byte of the file up to which the disk was asked to begin
 };
 
 }  // namespace intarsia::formats

@@ -38,6 +38,24 @@ TEST_F(SafetensorsWriterTest, OrdersByElementSizeThenNameAndAlignsTheData) {
   EXPECT_EQ(layout.file_bytes, layout.data_begin() + 8 + 8 + 10 + 3);
 }
 
+// Long enough that the disk is asked to begin several times, in parts that do not divide what it is asked for.
+TEST_F(SafetensorsWriterTest, LongFilesHoldWhatWasAppended) {
+  std::vector<float> values(6'000'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const auto count = static_cast<std::int64_t>(values.size());
+  auto writer = SafetensorsWriter::create(path("m.safetensors"), layout_safetensors({{"w", DType::kF32, {count}}}));
+  for (auto rest = floats(values); !rest.empty();) {
+    const auto part = rest.first(std::min<std::size_t>(rest.size(), 3'000'001));
+    writer.append(part);
+    rest = rest.subspan(part.size());
+  }
+  writer.finish();
+  std::vector<float> found(values.size());
+  const auto file = SafetensorsFile::open(path("m.safetensors"));
+  read_as_f32(file, file.at("w"), 0, count, found.data());
+  EXPECT_EQ(found, values);
+}
+
 TEST_F(SafetensorsWriterTest, PiecesOfTwoWritersMakeOneFile) {
   const auto layout = layout_safetensors({{"w", DType::kF32, {4}}, {"v", DType::kF32, {1}}}, {{"step", "3"}});
   auto creator = SafetensorsWriter::create(path("m.safetensors"), layout);
