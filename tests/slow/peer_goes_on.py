@@ -5,9 +5,12 @@ Usage: peer_goes_on.py SYSTEM MODEL CHECKPOINT SAMPLES FIRST STEPS JOB
 SYSTEM: dcp | dcp-flat | accelerate | ds-1 | ds-2 | ds-3. MODEL: a Hugging Face directory, of which only config.json is read: weights are
 random until the checkpoint is loaded. SAMPLES: safetensors with input_ids. FIRST: the row where the steps begin. JOB: JSON of micro, lr, wd,
 eps, betas, clip, torch_adam. Rank 0 prints a JSON line: losses (means over the ranks), lr, step.
+What loads the checkpoint is the Python of docs/checkpoints.md, as it stands there, but for dcp-flat, which the page has in words only.
 """
 import json
 import os
+import pathlib
+import re
 import sys
 import types
 
@@ -21,6 +24,14 @@ job = json.loads(job)
 torch.set_num_threads(1)
 torch.manual_seed(7)  # other weights than the checkpoint's
 model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32, attn_implementation="eager").train()
+
+
+def from_page(name, names):
+    """Runs the Python block of the page that loads "NAME", with the test's checkpoint in its place; what it defines is added to `names`."""
+    page = (pathlib.Path(__file__).parents[2] / "docs/checkpoints.md").read_text()
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if f'"{name}"' in block]
+    exec(compile(block.replace(f'"{name}"', repr(checkpoint)), "docs/checkpoints.md", "exec"), names)
+    return names
 
 
 def groups(parameters):
@@ -67,10 +78,11 @@ def fsdp2():
 
         plugin = FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type="SHARDED_STATE_DICT")
         rank = types.SimpleNamespace(wait_for_everyone=dist.barrier, process_index=dist.get_rank(), is_main_process=dist.get_rank() == 0)
-        load_fsdp_model(plugin, rank, model, checkpoint)
-        load_fsdp_optimizer(plugin, rank, optimizer, model, checkpoint)
+        from_page("back-accelerate", {**locals(), "model": model, "accelerator": rank})
+    elif system == "dcp":
+        from_page("back-dcp", {**globals(), **locals()})
     else:
-        options = StateDictOptions(flatten_optimizer_state_dict=system == "dcp-flat")
+        options = StateDictOptions(flatten_optimizer_state_dict=True)
         weights, state = get_state_dict(model, optimizer, options=options)
         tree = {"model": weights, "optim": state}
         dcp.load(tree, checkpoint_id=checkpoint)
@@ -98,11 +110,11 @@ def deepspeed_runs():
     config = {
         "train_micro_batch_size_per_gpu": job["micro"], "gradient_clipping": job["clip"], "steps_per_print": 10**9,
         "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": job["betas"], "eps": job["eps"], "weight_decay": 0.3, "torch_adam": job["torch_adam"]}},
-        "zero_optimization": {"stage": int(system[3:])}, "checkpoint": {"load_universal": True},
+        "zero_optimization": {"stage": int(system[3:])},
     }  # fmt: skip
-    engine, optimizer, _, _ = deepspeed.initialize(model=model, model_parameters=groups(model.parameters()), config=config)
-    path, _ = engine.load_checkpoint(checkpoint)
-    assert path is not None
+    names = {**locals(), "model": model, "groups": groups(model.parameters())}
+    engine = from_page("back-deepspeed", names)["engine"]
+    assert engine.global_steps > 0
     lr = [group["lr"] for group in engine.optimizer.param_groups]
     step = engine.global_steps
     if system == "ds-3":  # which gives every group the numbers of the first
