@@ -39,6 +39,11 @@ losses "$folder/parts" > "$folder/got"
 check 'losses, norms, rates and step numbers of two stops are those of no stop' cmp "$folder/want" "$folder/got"
 check 'the same weights' cmp "$folder/whole/model/model.safetensors" "$folder/parts/model/model.safetensors"
 
+# Ended after 25 steps, and after 45: the next one is 46.
+for upto in 25 45 46; do train exact --steps $upto; done
+check 'the third part begins behind step 45' grep -q 'step-45: step 45' "$folder/stderr"
+check 'its steps are 1 to 46, with the losses of no stop' test "$(losses "$folder/exact")" = "$(head -46 "$folder/want")"
+
 # A run that has ended goes on with more --steps; steps after the last checkpoint are done again, not twice.
 train longer --steps 10 --save-every 4
 check 'a short run' test $code -eq 0

@@ -52,6 +52,14 @@ train chain --ranks 3 --batch-size 4 --steps 10
 check 'which later resumes keep' grep -q '"not_reproducible_since": 4' "$folder/chain/checkpoints/step-10/manifest.json"
 fails 2 'intarsia.reproducible' "${base[@]}" --out "$folder/chain" --steps 12 --ranks 2 --batch-size 6 "${chain[@]}"
 
+# Killed after the first file of the second save: the first checkpoint is used, and it says why not the second.
+train killed --ranks 2 --steps 20 --save-every 10
+at=$folder/killed/checkpoints
+mv "$at/step-20" "$at/step-20.wip-0123456789abcdef"
+rm "$at/step-20.wip-0123456789abcdef/"{manifest.json,rank-00001.safetensors}
+expect 0 'step-20.wip-0123456789abcdef: its save did not finish' "${base[@]}" --out "$folder/killed" --steps 21 --ranks 2
+check 'step 10 is used' grep -q 'step-10: step 10' "$folder/stderr"
+
 # Damage: one file of the newest is passed over by all ranks; of all, the run does not start from nothing.
 train rot --ranks 2 --steps 8 --save-every 4
 printf x | dd of="$folder/rot/checkpoints/step-8/rank-00001.safetensors" bs=1 seek=5000 conv=notrunc status=none
