@@ -17,6 +17,7 @@
 #include "intarsia/formats/hf_config.h"
 #include "intarsia/formats/indexed_dataset.h"
 #include "intarsia/formats/model_directory.h"
+#include "intarsia/formats/peers/open_checkpoint.h"
 #include "intarsia/formats/pickle/pickle.h"
 #include "intarsia/formats/pickle/torch_file.h"
 #include "intarsia/formats/pickle/zip_file.h"
@@ -232,6 +233,21 @@ std::vector<Target> make_targets() {
                  kFixtures + "checkpoints/dcp"},
        .endings = {".pt#pickle", ".metadata"},
        .share = 2});
+  // Beside the files that one of the seeds means.
+  const auto dcp = std::make_shared<Folder>();
+  for (const char* name : {"__0_0.distcp", "__1_0.distcp"})
+    fs::copy_file(kFixtures + "checkpoints/dcp/accelerate-fsdp2-w2/ckpt/pytorch_model_fsdp_0/" + name,
+                  dcp->path() + "/" + name);
+  targets.push_back({.name = "dcp",
+                     .run =
+                         [dcp](const std::string& bytes) {
+                           dcp->file(".metadata", bytes);
+                           formats::open_checkpoint(dcp->path());
+                         },
+                     .words = {"__0_0.distcp", "../", "K\1", "M\1\1", "J\xff\xff\xff\x7f", "\x8a\x08", "\x85", "\x86"},
+                     .files = {kFixtures + "checkpoints/dcp/accelerate-fsdp2-w2", kFixtures + "checkpoints/malformed"},
+                     .endings = {".metadata"},
+                     .share = 0.5});
   targets.push_back({.name = "idx",
                      .run =
                          [file](const std::string& bytes) {
