@@ -9,19 +9,27 @@ constexpr std::int64_t kDepth = 512;                      // of a packed panel o
 constexpr std::int64_t kRowStride = kDepth + 16;          // not a power of two, which would share cache sets
 constexpr std::int64_t kPackedB = std::int64_t{1} << 20;  // elements of b that are packed at a time, where k allows
 constexpr std::int64_t kMostColumns = 1024;
+constexpr std::int64_t kLine = 16;  // floats of a cache line
+constexpr std::int64_t kLineEvery = kLine * kPanels / kColumns;
 
 // Where k is contiguous: [row][kRowStride].
 template <class T>
 void pack_rows(const T* from, std::int64_t row_stride, std::int64_t rows, std::int64_t depth, float* to) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t k = 0; k < depth; k += kLanes)
-      store(to + i * kRowStride + k, load_part(from + i * row_stride + k, std::min<std::int64_t>(kLanes, depth - k)));
+  const std::int64_t whole = depth / kLanes * kLanes;
+  for (std::int64_t i = 0; i < rows; ++i, from += row_stride, to += kRowStride) {
+    for (std::int64_t k = 0; k < whole; k += kLanes) store(to + k, load(from + k));
+    if (whole < depth) store(to + whole, load_part(from + whole, depth - whole));
+  }
 }
 
 // Where rows are contiguous: [k][kLanes], of which kRows count. `left`: rows from here to the end of the matrix.
 template <class T>
 void pack_rows_turned(const T* from, std::int64_t k_stride, std::int64_t left, std::int64_t depth, float* to) {
   const std::int64_t read = std::min<std::int64_t>(left, kLanes);
+  if (read == kLanes) {
+    for (std::int64_t k = 0; k < depth; ++k) store(to + k * kLanes, load(from + k * k_stride));
+    return;
+  }
   for (std::int64_t k = 0; k < depth; ++k) store(to + k * kLanes, load_part(from + k * k_stride, read));
 }
 
@@ -29,6 +37,13 @@ void pack_rows_turned(const T* from, std::int64_t k_stride, std::int64_t left, s
 template <class T>
 void pack_columns(const T* from, std::int64_t k_stride, std::int64_t columns, std::int64_t depth, float* to) {
   const std::int64_t first = std::min<std::int64_t>(columns, kLanes), second = columns - first;
+  if (second == kLanes) {
+    for (std::int64_t k = 0; k < depth; ++k) {
+      store(to + k * kColumns, load(from + k * k_stride));
+      store(to + k * kColumns + kLanes, load(from + k * k_stride + kLanes));
+    }
+    return;
+  }
   for (std::int64_t k = 0; k < depth; ++k) {
     store(to + k * kColumns, load_part(from + k * k_stride, first));
     store(to + k * kColumns + kLanes, second == 0 ? Floats{} : load_part(from + k * k_stride + kLanes, second));
@@ -50,9 +65,11 @@ void pack_columns_turned(const T* from, std::int64_t column_stride, std::int64_t
     }
 }
 
-// Adds `depth` products to each element of a tile of `sums`; from zero when `fresh`.
+// Adds `depth` products to each element of a tile of `sums`; from zero when `fresh`. Meanwhile one part in kPanels of a
+// packed panel is fetched from `next` on: a panel of b lies in a far cache when its first tile comes.
 template <int rows, std::int64_t row_stride, std::int64_t k_stride>
-void add_tile(const float* a, const float* b, std::int64_t depth, float* sums, std::int64_t sums_stride, bool fresh) {
+void add_tile(const float* a, const float* b, std::int64_t depth, float* sums, std::int64_t sums_stride, bool fresh,
+              const float* next) {
   Floats tile[rows][2];
 #pragma GCC unroll 14
   for (int i = 0; i < rows; ++i) {
@@ -60,6 +77,7 @@ void add_tile(const float* a, const float* b, std::int64_t depth, float* sums, s
     tile[i][1] = fresh ? Floats{} : load(sums + i * sums_stride + kLanes);
   }
   for (std::int64_t k = 0; k < depth; ++k, a += k_stride, b += kColumns) {
+    if (k % kLineEvery == 0) __builtin_prefetch(next + k / kLineEvery * kLine, 0, 2);
     const Floats left = load(b), right = load(b + kLanes);
 #pragma GCC unroll 14
     for (int i = 0; i < rows; ++i) {
@@ -75,7 +93,7 @@ void add_tile(const float* a, const float* b, std::int64_t depth, float* sums, s
   }
 }
 
-using TileAdder = void (*)(const float*, const float*, std::int64_t, float*, std::int64_t, bool);
+using TileAdder = void (*)(const float*, const float*, std::int64_t, float*, std::int64_t, bool, const float*);
 template <std::int64_t row_stride, std::int64_t k_stride, std::size_t... I>
 constexpr std::array<TileAdder, kRows> tile_adders(std::index_sequence<I...>) {
   return {add_tile<static_cast<int>(I) + 1, row_stride, k_stride>...};
@@ -86,6 +104,13 @@ constexpr auto kAddersTurned = tile_adders<1, kLanes>(std::make_index_sequence<k
 template <class T>
 void write_rows(const float* sums, std::int64_t sums_stride, std::int64_t rows, std::int64_t columns, T* to,
                 std::int64_t to_stride, bool add) {
+  if (columns == kColumns && !add) {
+    for (std::int64_t i = 0; i < rows; ++i, to += to_stride, sums += sums_stride) {
+      store(to, load(sums));
+      store(to + kLanes, load(sums + kLanes));
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; j += kLanes) {
       const std::int64_t count = std::min<std::int64_t>(kLanes, columns - j);
@@ -100,6 +125,15 @@ const T* element(const ProductInput& x, std::int64_t i, std::int64_t j) {
   return static_cast<const T*>(x.data) + i * x.row_stride + j * x.column_stride;
 }
 
+void write_tile(const float* sums, std::int64_t sums_stride, std::int64_t rows, std::int64_t columns,
+                const ProductOutput& out, std::int64_t row, std::int64_t column) {
+  const std::int64_t at = row * out.row_stride + column;
+  if (out.bf16)
+    write_rows(sums, sums_stride, rows, columns, static_cast<Bf16*>(out.data) + at, out.row_stride, out.add);
+  else
+    write_rows(sums, sums_stride, rows, columns, static_cast<float*>(out.data) + at, out.row_stride, out.add);
+}
+
 template <class A, class B>
 void product_of(const ProductInput& a, const ProductInput& b, const ProductOutput& out, std::int64_t m, std::int64_t n,
                 std::int64_t k, ProductScratch& scratch) {
@@ -109,10 +143,12 @@ void product_of(const ProductInput& a, const ProductInput& b, const ProductOutpu
                          kPanelNumel = std::max<std::int64_t>(kRows * kRowStride, kLanes * kDepth);
   const std::int64_t fitting = std::max<std::int64_t>(1, kPackedB / k / kColumns) * kColumns;
   const std::int64_t most = std::min({kMostColumns, fitting, (n + kColumns - 1) / kColumns * kColumns});
-  const std::int64_t sums_stride = most + kLanes;
+  // Where one pass is all, a tile's sums are written out before they leave the nearest cache.
+  const bool one_pass = k <= kDepth;
+  const std::int64_t sums_stride = one_pass ? kColumns : most + kLanes;
   float* const packed_b = scratch.take(0, most * k);
   float* const packed_a = scratch.take(1, kPanels * kPanelNumel);
-  float* const sums = scratch.take(2, kBlockRows * sums_stride);
+  float* const sums = scratch.take(2, (one_pass ? kRows : kBlockRows) * sums_stride);
   for (std::int64_t column = 0; column < n; column += most) {
     const std::int64_t columns = std::min(most, n - column);
     for (std::int64_t j = 0; j < columns; j += kColumns)
@@ -134,18 +170,20 @@ void product_of(const ProductInput& a, const ProductInput& b, const ProductOutpu
           a_turned ? pack_rows_turned(from, a.column_stride, m - row - i, depth, to)
                    : pack_rows(from, a.row_stride, height, depth, to);
         }
-        for (std::int64_t j = 0; j < columns; j += kColumns)
+        for (std::int64_t j = 0; j < columns; j += kColumns) {
+          const std::int64_t width = std::min<std::int64_t>(kColumns, columns - j), last = columns - width;
+          const float* const panel = packed_b + j * k + p * kColumns;
+          const float* const next = j < last ? panel + kColumns * k : packed_b;
           for (std::int64_t i = 0; i < rows; i += kRows) {
-            const auto height = static_cast<std::size_t>(std::min<std::int64_t>(kRows, rows - i));
-            adders[height - 1](packed_a + i / kRows * kPanelNumel, packed_b + j * k + p * kColumns, depth,
-                               sums + i * sums_stride + j, sums_stride, p == 0);
+            const std::int64_t height = std::min<std::int64_t>(kRows, rows - i);
+            float* const to = one_pass ? sums : sums + i * sums_stride + j;
+            adders[static_cast<std::size_t>(height - 1)](packed_a + i / kRows * kPanelNumel, panel, depth, to,
+                                                         sums_stride, p == 0,
+                                                         next + i / kRows * (depth / kLineEvery * kLine));
+            if (p + depth == k) write_tile(to, sums_stride, height, width, out, row + i, column + j);
           }
+        }
       }
-      const std::int64_t at = row * out.row_stride + column;
-      if (out.bf16)
-        write_rows(sums, sums_stride, rows, columns, static_cast<Bf16*>(out.data) + at, out.row_stride, out.add);
-      else
-        write_rows(sums, sums_stride, rows, columns, static_cast<float*>(out.data) + at, out.row_stride, out.add);
     }
   }
 }
