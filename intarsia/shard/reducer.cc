@@ -26,9 +26,9 @@ std::int64_t largest_trainable(const std::vector<FlatState>& states) {
   return largest;
 }
 
-at::Tensor fp32_zeros(const plan::RunPlan& plan, std::int64_t numel) {
+at::Tensor fp32_buffer(const plan::RunPlan& plan, std::int64_t numel) {
   const MemoryScope scope(MemoryCategory::kReduce);
-  return at::zeros({numel}, at::TensorOptions().dtype(at::kFloat).device(tensor::device_of(plan.device)));
+  return at::empty({numel}, at::TensorOptions().dtype(at::kFloat).device(tensor::device_of(plan.device)));
 }
 
 // An operation and what is to be done with its result.
@@ -57,7 +57,7 @@ Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vec
       started_(states.size(), false),
       finished_(states.size(), false) {
   for (int buffer = 0; !whole_ && buffer < (plan.overlap ? 2 : 1); ++buffer)
-    buffers_.push_back(fp32_zeros(plan, largest_trainable(states)));
+    buffers_.push_back(fp32_buffer(plan, largest_trainable(states)));
   if (!plan.reproducible) return;
   for (const FlatState& state : states) {
     const bool trainable = state.layout->trainable;
@@ -68,16 +68,35 @@ Reducer::Reducer(const plan::RunPlan& plan, const comm::DataAxes& axes, std::vec
 at::Tensor Reducer::take_buffer(std::int64_t numel) {
   const auto fits = std::ranges::find_if(buffers_, [&](const at::Tensor& free) { return free.numel() >= numel; });
   // A tied embedding holds its buffer while the blocks come and go.
-  if (fits == buffers_.end()) return fp32_zeros(plan_, numel);
+  if (fits == buffers_.end()) return fp32_buffer(plan_, numel);
   at::Tensor buffer = *fits;
   buffers_.erase(fits);
-  return buffer.zero_();
+  return buffer;
 }
 
-at::Tensor& Reducer::pending(std::size_t flat) {
-  at::Tensor& buffer = pending_[flat];
-  if (!buffer.defined()) buffer = take_buffer(states_[flat].whole.size());
-  return buffer;
+Reducer::Gathering& Reducer::pending(std::size_t flat) {
+  Gathering& of_flat = pending_[flat];
+  if (!of_flat.buffer.defined()) {
+    of_flat.buffer = take_buffer(states_[flat].whole.size());
+    of_flat.filled.assign(states_[flat].layout->slots.size(), false);
+  }
+  return of_flat;
+}
+
+// Zeros for parameters without a gradient, and for the padding.
+void Reducer::clear_unfilled(std::size_t flat) {
+  const Gathering& of_flat = pending(flat);
+  std::int64_t done = 0;
+  const auto clear_to = [&](std::int64_t end) {
+    if (done < end) of_flat.buffer.narrow(0, done, end - done).zero_();
+  };
+  const std::vector<plan::ParamSlot>& slots = states_[flat].layout->slots;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!of_flat.filled[i]) continue;
+    clear_to(slots[i].offset);
+    done = slots[i].offset + slots[i].numel;
+  }
+  clear_to(states_[flat].whole.size());
 }
 
 void Reducer::start_window() {
@@ -87,8 +106,8 @@ void Reducer::start_window() {
   std::fill(started_.begin(), started_.end(), false);
   std::fill(finished_.begin(), finished_.end(), false);
   for (std::size_t flat = 0; flat < states_.size(); ++flat) {
-    if (pending_[flat].defined()) buffers_.push_back(pending_[flat]);  // of a micro-step that failed
-    pending_[flat].reset();
+    if (pending_[flat].buffer.defined()) buffers_.push_back(pending_[flat].buffer);  // of a micro-step that failed
+    pending_[flat] = {};
     if (whole_ && trees_.empty() && states_[flat].layout->trainable) states_[flat].grad.zero_();
   }
 }
@@ -96,8 +115,16 @@ void Reducer::start_window() {
 void Reducer::add(std::size_t flat, const plan::ParamSlot& slot, const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
   at::Tensor target;
+  bool first = false;  // what is there does not count
   if (!whole_) {
-    target = pending(flat);
+    Gathering& of_flat = pending(flat);
+    target = of_flat.buffer;
+    const std::vector<plan::ParamSlot>& slots = states_[flat].layout->slots;
+    // The last at this offset: parameters without elements may stand before it.
+    const auto after = std::ranges::upper_bound(slots, slot.offset, {}, &plan::ParamSlot::offset) - slots.begin();
+    const auto index = static_cast<std::size_t>(after - 1);
+    first = !of_flat.filled[index];
+    of_flat.filled[index] = true;
   } else if (trees_.empty()) {
     target = states_[flat].grad;
   } else {
@@ -108,11 +135,12 @@ void Reducer::add(std::size_t flat, const plan::ParamSlot& slot, const at::Tenso
   const at::Tensor sum = target.narrow(0, slot.offset, slot.numel);
   const bool bf16 = gradient.scalar_type() == at::kBFloat16;
   if (!gradient.is_cpu() || !gradient.is_contiguous() || (!bf16 && gradient.scalar_type() != at::kFloat)) {
+    if (first) sum.zero_();
     sum.view(gradient.sizes()).add_(gradient);
     return;
   }
   // ATen would first make an fp32 tensor of one in bf16.
-  tensor::add_to_fp32(sum.mutable_data_ptr<float>(), gradient.const_data_ptr(), slot.numel, bf16);
+  tensor::add_to_fp32(sum.mutable_data_ptr<float>(), gradient.const_data_ptr(), slot.numel, bf16, first);
 }
 
 Reducer::WorkPtr Reducer::start(comm::Communicator& axis, const at::Tensor& out, const at::Tensor& in,
@@ -141,7 +169,8 @@ void Reducer::finish_flat(std::size_t flat) {
   if (whole_ || !state.layout->trainable) return;
   const at::NoGradGuard no_grad;
   land();
-  const at::Tensor buffer = pending(flat);
+  clear_unfilled(flat);
+  const at::Tensor buffer = pending(flat).buffer;
   const at::Tensor in = buffer.narrow(0, 0, state.whole.size());
   flying_ = {.buffer = buffer, .part = state.grad};
   if (!trees_.empty()) {
@@ -152,7 +181,7 @@ void Reducer::finish_flat(std::size_t flat) {
   }
   flying_.work = start_micro_step(state, in, flying_.part);
   started_[flat] = finished_[flat] = true;
-  pending_[flat].reset();
+  pending_[flat] = {};
   if (!plan_.overlap) land();
 }
 

@@ -38,7 +38,13 @@ class Reducer {
   void finish_window();
 
  private:
-  at::Tensor& pending(std::size_t flat);
+  // An fp32 buffer that gradients of one micro-step gather in. What no gradient has come to holds anything.
+  struct Gathering {
+    at::Tensor buffer = {};
+    std::vector<bool> filled = {};  // by slot
+  };
+  Gathering& pending(std::size_t flat);
+  void clear_unfilled(std::size_t flat);
   at::Tensor take_buffer(std::int64_t numel);
   using WorkPtr = std::unique_ptr<comm::Work>;
   WorkPtr start_micro_step(const FlatState& state, const at::Tensor& in, const at::Tensor& out);
@@ -50,7 +56,7 @@ class Reducer {
   std::vector<FlatState>& states_;
   bool whole_;                       // add straight into `grad`
   std::vector<at::Tensor> buffers_;  // free fp32 buffers of the largest flat buffer's size
-  std::vector<at::Tensor> pending_;  // by flat: the buffer it borrows in this micro-step, or undefined
+  std::vector<Gathering> pending_;   // by flat: the buffer it borrows in this micro-step, or none
   // The reduction that is under way: it reads `buffer`, and what it gives is added to `sum` when that is defined.
   struct Flying {
     at::Tensor buffer = {}, part = {}, sum = {};

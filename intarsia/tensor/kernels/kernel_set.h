@@ -52,7 +52,7 @@ struct KernelSet {
                          std::int64_t begin, std::int64_t end);
   void (*softmax_gradient)(void* logits, const LogitTile& tile, const float* log_sum, const std::int64_t* targets,
                            bool bf16, std::int64_t begin, std::int64_t end);
-  void (*add_to_fp32)(float* to, const void* from, bool bf16, std::int64_t begin, std::int64_t end);
+  void (*add_to_fp32)(float* to, const void* from, bool bf16, bool fresh, std::int64_t begin, std::int64_t end);
 };
 
 const KernelSet& portable_kernels();

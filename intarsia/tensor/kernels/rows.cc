@@ -56,9 +56,10 @@ void swiglu_gradients(const void* grad, const void* gate, const void* up, void* 
   });
 }
 
-void add_to_fp32(float* to, const void* from, std::int64_t numel, bool bf16) {
-  for_each_range(numel, kGrain,
-                 [&](std::int64_t begin, std::int64_t end) { kernels().add_to_fp32(to, from, bf16, begin, end); });
+void add_to_fp32(float* to, const void* from, std::int64_t numel, bool bf16, bool fresh) {
+  for_each_range(numel, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    kernels().add_to_fp32(to, from, bf16, fresh, begin, end);
+  });
 }
 
 }  // namespace intarsia::tensor

@@ -41,7 +41,7 @@ void swiglu(const void* gate, const void* up, void* out, std::int64_t numel, boo
 void swiglu_gradients(const void* grad, const void* gate, const void* up, void* gate_grad, void* up_grad,
                       std::int64_t numel, bool bf16);
 
-// to += from, of fp32 or bf16: gradients into a sum.
-void add_to_fp32(float* to, const void* from, std::int64_t numel, bool bf16);
+// to += from, of fp32 or bf16: gradients into a sum. `fresh`: to = 0 + from, whatever was there.
+void add_to_fp32(float* to, const void* from, std::int64_t numel, bool bf16, bool fresh = false);
 
 }  // namespace intarsia::tensor

@@ -153,10 +153,10 @@ void swiglu_gradients_of(const T* grad, const T* gate, const T* up, T* gate_grad
 }
 
 template <class T>
-void add_to_fp32_of(float* to, const T* from, std::int64_t begin, std::int64_t end) {
+void add_to_fp32_of(float* to, const T* from, bool fresh, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += kLanes) {
     const std::int64_t count = std::min<std::int64_t>(kLanes, end - i);
-    store_part(to + i, load_part(to + i, count) + load_part(from + i, count), count);
+    store_part(to + i, (fresh ? Floats{} : load_part(to + i, count)) + load_part(from + i, count), count);
   }
 }
 
@@ -222,9 +222,9 @@ void swiglu_gradients(const void* grad, const void* gate, const void* up, void* 
                         begin, end);
 }
 
-void add_to_fp32(float* to, const void* from, bool bf16, std::int64_t begin, std::int64_t end) {
+void add_to_fp32(float* to, const void* from, bool bf16, bool fresh, std::int64_t begin, std::int64_t end) {
   if (bf16)
-    add_to_fp32_of(to, of<Bf16>(from), begin, end);
+    add_to_fp32_of(to, of<Bf16>(from), fresh, begin, end);
   else
-    add_to_fp32_of(to, of<float>(from), begin, end);
+    add_to_fp32_of(to, of<float>(from), fresh, begin, end);
 }
