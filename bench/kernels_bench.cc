@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "intarsia/nn/attention.h"
 #include "intarsia/nn/functions.h"
 #include "intarsia/nn/linear_cross_entropy.h"
 #include "intarsia/tensor/kernels/adamw.h"
@@ -123,6 +124,18 @@ void run(at::ScalarType type, int rounds) {
   compare_both(
       dtype + " SwiGLU 1024 x 1408", rounds, [](const Tensors& x) { return nn::swiglu(x[0], x[1]); },
       [](const Tensors& x) { return nn::plain_swiglu(x[0], x[1]); }, {random({1024, 1408}), random({1024, 1408})});
+  for (const std::int64_t length : {256, 2048}) {
+    const auto heads = [&] { return random({std::max<std::int64_t>(1, 1024 / length), length, 8, 64}); };
+    compare_both(
+        dtype + " causal attention of 8 heads of 64, " + std::to_string(length) + " tokens", rounds,
+        [](const Tensors& x) {
+          return nn::causal_attention(x[0].transpose(1, 2), x[1].transpose(1, 2), x[2].transpose(1, 2));
+        },
+        [](const Tensors& x) {
+          return nn::plain_causal_attention(x[0].transpose(1, 2), x[1].transpose(1, 2), x[2].transpose(1, 2));
+        },
+        {heads(), heads(), heads()});
+  }
   for (const std::int64_t vocab : {8192, 131072}) {
     const at::Tensor targets = at::randint(0, vocab, {1024}, at::kLong);
     const Tensors inputs{random({1024, 512}), random({vocab, 512})};

@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 
+#include "intarsia/nn/attention.h"
+
 namespace intarsia::models {
 
 at::Tensor attention_mask(std::int64_t length, std::int64_t window, const at::Tensor& positions, at::ScalarType type,
@@ -33,7 +35,9 @@ at::Tensor attend(const at::Tensor& q_BNTD, const at::Tensor& k_BKTD, const at::
   const std::optional<at::Tensor> added = mask.defined() ? std::optional(mask) : std::nullopt;
   const bool causal = !added && length > 1;
   const at::Tensor mixed_BNTD =
-      at::scaled_dot_product_attention(q_BNTD, k_BKTD, v_BKTD, added, 0.0, causal, scale, grouped);
+      causal && nn::has_causal_attention(q_BNTD, k_BKTD, v_BKTD)
+          ? nn::causal_attention(q_BNTD, k_BKTD, v_BKTD)
+          : at::scaled_dot_product_attention(q_BNTD, k_BKTD, v_BKTD, added, 0.0, causal, scale, grouped);
   return mixed_BNTD.transpose(1, 2).reshape({batch, length, -1});
 }
 

@@ -173,7 +173,8 @@ TEST_P(WithoutMasters, TrainsLikeAPlainLoopOnBf16Weights) {
     EXPECT_NEAR(one.steps[step].loss, hand.losses[step], 2e-4 * hand.losses[step]) << step;
     EXPECT_NEAR(one.steps[step].grad_norm, hand.norms[step], 5e-3 * hand.norms[step]) << step;
   }
-  EXPECT_EQ(one.steps[0].loss, hand.losses[0]);
+  // The same logits; ours sums them tile by tile, the loop by ATen's cross-entropy: fp32's last bits may differ.
+  EXPECT_NEAR(one.steps[0].loss, hand.losses[0], 1e-6 * hand.losses[0]);
   std::int64_t different = 0, all = 0;
   for (std::size_t i = 0; i < one.weights.size(); ++i) {
     EXPECT_TRUE(at::equal(one.weights[i], one.weights[i].to(at::kBFloat16).to(at::kFloat))) << "weights are bf16";

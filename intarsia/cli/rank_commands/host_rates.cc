@@ -16,6 +16,7 @@
 #include "intarsia/base/error.h"
 #include "intarsia/comm/run_ranks.h"
 #include "intarsia/io/file.h"
+#include "intarsia/models/attention.h"
 #include "intarsia/plan/arch/llama.h"
 #include "intarsia/plan/memory/limits.h"
 #include "intarsia/train/assemble.h"
@@ -59,8 +60,7 @@ void measure_operations(comm::Communicator& axis, HostRates& out) {
   out.half_flops = std::max(0.0, product_seconds(kSmall, at::kFloat) * out.matrix[0] - flops(kSmall));
   axis.barrier({"", "bench"});
   const at::Tensor q = at::ones({2, 8, 256, 64});
-  out.attention = 2.0 * static_cast<double>(q.numel()) * 256 /
-                  seconds_of([&] { at::scaled_dot_product_attention(q, q, q, {}, 0.0, true); });
+  out.attention = 2.0 * static_cast<double>(q.numel()) * 256 / seconds_of([&] { models::attend(q, q, q, {}); });
   axis.barrier({"", "bench"});
   const at::Tensor big = at::ones({4 << 20});
   at::Tensor sum = at::empty_like(big);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "intarsia/tensor/kernels/attention.h"
 #include "intarsia/tensor/kernels/product.h"
 #include "intarsia/tensor/kernels/rows.h"
 #include "intarsia/tensor/kernels/softmax.h"
@@ -53,6 +54,14 @@ struct KernelSet {
   void (*softmax_gradient)(void* logits, const LogitTile& tile, const float* log_sum, const std::int64_t* targets,
                            bool bf16, std::int64_t begin, std::int64_t end);
   void (*add_to_fp32)(float* to, const void* from, bool bf16, bool fresh, std::int64_t begin, std::int64_t end);
+  // Those of attention.h, for a range of samples' key/value heads.
+  void (*attention)(const HeadsInput& q, const HeadsInput& k, const HeadsInput& v, const HeadsOutput& out,
+                    float* log_sum, const AttentionShape& shape, bool bf16, ProductScratch& scratch, std::int64_t begin,
+                    std::int64_t end);
+  void (*attention_gradients)(const HeadsInput& grad, const HeadsInput& q, const HeadsInput& k, const HeadsInput& v,
+                              const HeadsInput& out, const float* log_sum, const AttentionGradients& to,
+                              const AttentionShape& shape, bool bf16, ProductScratch& scratch, std::int64_t begin,
+                              std::int64_t end);
 };
 
 const KernelSet& portable_kernels();

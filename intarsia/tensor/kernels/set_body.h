@@ -8,6 +8,8 @@ namespace {
 #include "intarsia/tensor/kernels/product_body.h"
 #include "intarsia/tensor/kernels/rows_body.h"
 #include "intarsia/tensor/kernels/softmax_body.h"
+// Needs product_body.h and rows_body.h.
+#include "intarsia/tensor/kernels/attention_body.h"
 }  // namespace
 
 const KernelSet& INTARSIA_SET_FUNCTION() {
@@ -21,7 +23,9 @@ const KernelSet& INTARSIA_SET_FUNCTION() {
                              .swiglu_gradients = swiglu_gradients,
                              .add_to_softmax = add_to_softmax,
                              .softmax_gradient = softmax_gradient,
-                             .add_to_fp32 = add_to_fp32};
+                             .add_to_fp32 = add_to_fp32,
+                             .attention = attention,
+                             .attention_gradients = attention_gradients};
   return set;
 }
 
