@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `intarsia plan` predicts beside what `intarsia train` measures, for generated runs on this host.
 
-  bench/plan_accuracy.py memory [COUNT]   peak of a rank by the meter, and of the host by the kernel
+  bench/plan_accuracy.py memory [COUNT [SEED]]  peak of a rank by the meter, and of the host by the kernel
   bench/plan_accuracy.py limits [COUNT]   random runs inside a control group around what plan says: do they fit? (root)
   bench/plan_accuracy.py time CLUSTER     step time of twelve runs; CLUSTER from `intarsia bench --ranks 2 --write-cluster`
   bench/plan_accuracy.py deepspeed        states by DeepSpeed's estimator formulas and by plan, beside the meter
@@ -203,9 +203,9 @@ def name_of(run):
 HEAD = "| model | stage | ranks | dtype | recompute | batch x length x accumulation |"
 
 
-def memory(count):
+def memory(count, seed):
     """At least 90 % within 3 % of the meter, none above 5 %; hosts within 5 % + 30 MiB of their processes."""
-    generator, ratios, near, rows = random.Random(8), [], [], []
+    generator, ratios, near, rows = random.Random(seed), [], [], []
     print(HEAD + " predicted MiB | measured MiB | ratio | host predicted | host by the kernel | off by | files' pages |")
     print("|---|---|--:|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for _ in range(count):
@@ -324,7 +324,7 @@ def main():
     try:
         write_models()
         if command == "memory":
-            good = memory(int(more[0]) if more else 44)
+            good = memory(int(more[0]) if more else 44, int(more[1]) if len(more) > 1 else 8)
         elif command == "limits":
             good = limits(int(more[0]) if more else 60)
         elif command == "time" and more:

@@ -67,7 +67,9 @@ HostNeed host_need(const StepReplay& replay, int local_ranks) {
     return bytes;
   };
   const std::int64_t work = highest(Holding::kActivations) + highest(Holding::kLogits) + highest(Holding::kTemporaries);
-  const std::int64_t beside = highest(Holding::kReduce) + work / kKeptShareOfWork + kRankBaseBytes;
+  const double kept =
+      kKeptOfReduction * static_cast<double>(highest(Holding::kReduce)) + kKeptOfWork * static_cast<double>(work);
+  const std::int64_t beside = static_cast<std::int64_t>(kept) + kRankBaseBytes;
   return {.rank_peak = replay.peak_bytes(), .host = local_ranks * (replay.peak_bytes() + beside) + kHostBaseBytes};
 }
 

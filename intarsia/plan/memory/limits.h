@@ -19,12 +19,13 @@ struct MemoryLimit {
 MemoryLimit read_memory_limit(const std::string& root = "");
 
 // What the processes of libexec/intarsia-rank hold beside what the meter counts, per rank and once a host: code, heap,
-// and scratch of matrix libraries. On top of it the heap that ranks share keeps about the reduction's buffers once more,
-// and the C library's heap a quarter of what a step's operations take and give back. Measured: bench/plan_accuracy.py,
-// docs/plan.md.
-inline constexpr std::int64_t kRankBaseBytes = 10LL << 20;
-inline constexpr std::int64_t kHostBaseBytes = 88LL << 20;
-inline constexpr std::int64_t kKeptShareOfWork = 4;  // one part in four of activations, logits and temporaries
+// and scratch of matrix libraries. On top of it the heap that ranks share keeps three quarters of the reduction's
+// buffers, and the C library's heap an eighth of what a step's operations take and give back. Measured:
+// bench/plan_accuracy.py, docs/plan.md.
+inline constexpr std::int64_t kRankBaseBytes = 20LL << 20;
+inline constexpr std::int64_t kHostBaseBytes = 65LL << 20;
+inline constexpr double kKeptOfReduction = 0.75;
+inline constexpr double kKeptOfWork = 0.125;  // of activations, logits and temporaries
 
 // A run's need on one host with `local_ranks` of its ranks, by the highest of all phases.
 struct HostNeed {
