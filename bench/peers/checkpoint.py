@@ -83,8 +83,8 @@ if len(sys.argv) > 3:
     load(path, f"load {sys.argv[4]} -> {world}")
 else:
     group = dist.new_group(backend="gloo")
-    for round in range(rounds + 1):
-        say = tell if round > 0 else lambda *_: None
+    for turn in range(rounds + 1):
+        say = tell if turn > 0 else lambda *_: None
         if rank == 0:
             shutil.rmtree(path, ignore_errors=True)
         say("save", together(lambda: dcp.save(tree, checkpoint_id=path))[0])
@@ -108,6 +108,6 @@ else:
         dist.barrier()
         if rank == 0:
             shutil.rmtree(path + "-async", ignore_errors=True)
-        if round > 0:
+        if turn > 0:
             load(path, "load 2 -> 2")
 dist.destroy_process_group()
