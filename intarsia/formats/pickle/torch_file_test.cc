@@ -26,6 +26,7 @@ std::string bytes_of(const std::string& path) {
 std::span<const std::byte> as_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 Pickle pickle(const std::string& text) { return Pickle::read(as_bytes(text), "p"); }
+Pickle pickle(std::string&&) = delete;  // its values point into the text
 
 std::string refusal(const std::string& text, ErrorKind kind = ErrorKind::kFormat) {
   return error_of(kind, [&] { pickle(text); });
@@ -37,7 +38,8 @@ TEST(Pickle, BuildsPlainData) {
       "\x80\x02}q\0(X\1\0\0\0aq\1]q\2(K\1J\xFE\xFF\xFF\xFFM,\1G@\x04\0\0\0\0\0\0N\x88"
       "eX\1\0\0\0b"
       "C\2xy\x8a\6\0\0\0\0\0\1\x86u.";
-  const Pickle data = pickle(std::string(kBytes, sizeof kBytes - 1));
+  const std::string text(kBytes, sizeof kBytes - 1);
+  const Pickle data = pickle(text);
   const PickleValue root = data.root();
   ASSERT_EQ(root.kind(), PickleKind::kDict);
   const PickleValue list = *root.find("a");
