@@ -177,7 +177,7 @@ Assembly assemble(torch::nn::Module& module, const Config& config, const Options
       *assembly.plan, axes, weights,
       nn::Parameters(assembly.plan->model, assembly.plan->compute_dtype, std::move(assembly.module.leaves),
                      tensor::device_of(assembly.plan->device)));
-  assembly.optimizer = optim::make_optimizer(*assembly.plan, assembly.engine->states(), axes.world);
+  assembly.optimizer = optim::make_optimizer(*assembly.plan, assembly.engine->states(), axes);
   assembly.loss_scale = std::make_unique<optim::LossScale>(assembly.plan->loss_scale);
   return assembly;
 }

@@ -15,8 +15,8 @@ namespace intarsia::optim {
 // twice. r and c rest with the owner.
 class Adafactor final : public Optimizer {
  public:
-  Adafactor(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis)
-      : Optimizer(plan, states, axis), sums_(plan, axis, sharded()), exchange_(plan, axis, sharded()) {}
+  Adafactor(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, const comm::DataAxes& axes)
+      : Optimizer(plan, states, axes), sums_(plan, axis(), sharded()), exchange_(plan, axis(), sharded()) {}
 
  private:
   void update() override;

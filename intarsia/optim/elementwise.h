@@ -18,9 +18,9 @@ void update_adam_on_device(const plan::OptimizerPlan& options, const Rates& rate
 
 class Elementwise final : public Optimizer {
  public:
-  Elementwise(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis, Kinds kinds,
+  Elementwise(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, const comm::DataAxes& axes, Kinds kinds,
               ElementwiseRule rule, DeviceRule on_device = nullptr)
-      : Optimizer(plan, states, axis), kinds_(std::move(kinds)), rule_(rule), on_device_(on_device) {}
+      : Optimizer(plan, states, axes), kinds_(std::move(kinds)), rule_(rule), on_device_(on_device) {}
 
  private:
   void update() override {

@@ -12,8 +12,8 @@ namespace intarsia::optim {
 // Traffic: 16 bytes a block of 1,024 elements, once an update.
 class Lamb final : public Optimizer {
  public:
-  Lamb(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis)
-      : Optimizer(plan, states, axis), sums_(plan, axis, sharded()) {}
+  Lamb(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, const comm::DataAxes& axes)
+      : Optimizer(plan, states, axes), sums_(plan, axis(), sharded()) {}
 
  private:
   void update() override;

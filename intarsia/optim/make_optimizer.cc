@@ -7,11 +7,11 @@
 namespace intarsia::optim {
 
 std::unique_ptr<Optimizer> make_optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states,
-                                          comm::Communicator& axis) {
+                                          const comm::DataAxes& axes) {
   using plan::OptimizerKind;
   using plan::TensorKind;
   const auto elementwise = [&](std::vector<TensorKind> kinds, ElementwiseRule rule, DeviceRule on_device = nullptr) {
-    return std::make_unique<Elementwise>(plan, states, axis, std::move(kinds), rule, on_device);
+    return std::make_unique<Elementwise>(plan, states, axes, std::move(kinds), rule, on_device);
   };
   switch (plan.optimizer.kind) {
     case OptimizerKind::kAdam:
@@ -24,11 +24,11 @@ std::unique_ptr<Optimizer> make_optimizer(const plan::RunPlan& plan, std::vector
     case OptimizerKind::kAdagrad:
       return elementwise({TensorKind::kSum}, update_adagrad);
     case OptimizerKind::kLamb:
-      return std::make_unique<Lamb>(plan, states, axis);
+      return std::make_unique<Lamb>(plan, states, axes);
     case OptimizerKind::kAdafactor:
-      return std::make_unique<Adafactor>(plan, states, axis);
+      return std::make_unique<Adafactor>(plan, states, axes);
     case OptimizerKind::kMuon:
-      return std::make_unique<Muon>(plan, states, axis);
+      return std::make_unique<Muon>(plan, states, axes);
   }
   fail(ErrorKind::kInternal, "optimizer kind ", static_cast<int>(plan.optimizer.kind));
 }

@@ -46,7 +46,8 @@ void MatrixExchange::run_round(const std::vector<Matrix>& round, const Rule& rul
   const int me = axis_.rank();
   const auto range_of = [&](const Matrix& matrix, int rank) {
     const plan::FlatLayout& layout = plan_.flats[matrix.flat];
-    return plan::param_range(layout.slots[matrix.slot], sharded_ ? layout.shard(rank) : Range{0, layout.flat_numel()});
+    return plan::param_range(layout.slots[matrix.slot],
+                             plan::resting(layout, plan_.placement.optimizer, plan_.grid(), rank));
   };
   std::vector<at::Tensor> parts(round.size());
   at::Tensor whole;

@@ -14,8 +14,8 @@ namespace intarsia::optim {
 // shorter side. Momentum is cut as masters are.
 class Muon final : public Optimizer {
  public:
-  Muon(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis)
-      : Optimizer(plan, states, axis), exchange_(plan, axis, sharded()) {}
+  Muon(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, const comm::DataAxes& axes)
+      : Optimizer(plan, states, axes), exchange_(plan, axis(), sharded()) {}
 
  private:
   void update() override;

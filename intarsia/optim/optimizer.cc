@@ -64,12 +64,12 @@ void use_chunks(const std::vector<at::Tensor>& tensors, const Piece& piece, std:
 
 }  // namespace
 
-Optimizer::Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis)
-    : plan_(plan), states_(states), axis_(axis), piece_index_(states.size()), tensors_(states.size()) {
+Optimizer::Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, const comm::DataAxes& axes)
+    : plan_(plan), states_(states), axes_(axes), piece_index_(states.size()), tensors_(states.size()) {
   const at::NoGradGuard no_grad;
   const tensor::MemoryScope scope(tensor::MemoryCategory::kOptimizer);
   const std::vector<int> owners = plan::matrix_owners(plan);
-  const auto shard = sharded() ? std::optional<int>(axis.rank()) : std::nullopt;
+  const auto shard = sharded() ? std::optional<int>(axis().rank()) : std::nullopt;
   for (std::size_t flat = 0; flat < states_.size(); ++flat) {
     const plan::FlatLayout& layout = *states_[flat].layout;
     if (!layout.trainable) continue;
@@ -130,9 +130,12 @@ at::Tensor Optimizer::gather_average(std::size_t flat) const {
   INTARSIA_INVARIANT(found != tensors_[flat].end(), states_[flat].layout->name, " has no moving average");
   const at::Tensor mine = tensor::on_host(found->values);
   if (!sharded()) return mine;
-  // Every parameter has one, so it lies over the rank's shard.
-  const at::Tensor whole = at::empty({states_[flat].whole.size()}, at::kFloat);
-  axis_.all_gather(whole, mine, {states_[flat].layout->name, "gather average"})->wait();
+  // Every parameter has one, so it lies over all that the rank updates.
+  const shard::FlatState& state = states_[flat];
+  at::Tensor whole = at::empty({state.whole.size()}, at::kFloat);
+  shard::FlatState::piece(whole, state.whole, state.updated).copy_(mine);
+  shard::expand(plan_, axes_, *state.layout, whole, state.whole, plan_.placement.optimizer, plan::Rest::kReplicated,
+                "gather average");
   return whole;
 }
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "intarsia/comm/communicator.h"
+#include "intarsia/comm/data_axes.h"
 #include "intarsia/plan/optimizer_states.h"
 #include "intarsia/shard/flat_state.h"
 
@@ -51,15 +51,15 @@ struct Rates {
 // Threads: the engine's thread.
 class Optimizer {
  public:
-  // `plan`, `states` and `axis`, over whose ranks optimizer state is cut, must outlive it. The state tensors are
+  // `plan`, `states` and the communicators of `axes` must outlive it. The state tensors are
   // zeros (Adagrad's sum: its initial value; the average: the weights).
-  Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, comm::Communicator& axis);
+  Optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states, const comm::DataAxes& axes);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   // One update: masters and state tensors from the gradients times `grad_scale`. `lr` is this update's rate.
-  // Collective over `axis` for LAMB, Adafactor and Muon where state is sharded; purely local for the others. Frozen
+  // Collective over axis() for LAMB, Adafactor and Muon where state is sharded; purely local for the others. Frozen
   // parameters and those without elements cost nothing.
   void step(double lr, double grad_scale);
 
@@ -73,7 +73,7 @@ class Optimizer {
     at::Tensor values;
   };
   // The moving average of the weights of one trainable flat buffer, whole, on every rank.
-  // Collective over `axis`. Memory: the flat buffer once in fp32. REQUIRES: ema_decay > 0.
+  // Collective over all ranks. Memory: the flat buffer once in fp32. REQUIRES: ema_decay > 0.
   at::Tensor gather_average(std::size_t flat) const;
   // Those of one flat buffer; none when it is frozen.
   const std::vector<StateTensor>& tensors(std::size_t flat) const { return tensors_[flat]; }
@@ -83,8 +83,11 @@ class Optimizer {
 
   const plan::RunPlan& plan() const { return plan_; }
   const plan::OptimizerPlan& options() const { return plan_.optimizer; }
-  comm::Communicator& axis() const { return axis_; }
-  bool sharded() const { return plan_.placement.optimizer != plan::Rest::kReplicated && axis_.size() > 1; }
+  // The ranks that hold one copy of the optimizer's state between them: a shard group, or all.
+  comm::Communicator& axis() const {
+    return plan_.placement.optimizer == plan::Rest::kSharded ? axes_.shard : axes_.world;
+  }
+  bool sharded() const { return plan_.placement.optimizer != plan::Rest::kReplicated && axis().size() > 1; }
   const std::vector<Piece>& pieces() const { return pieces_; }
   // The piece of a slot of which this rank updates something.
   const Piece& piece_of(std::size_t flat, std::size_t slot) const { return pieces_[piece_index_[flat][slot]]; }
@@ -112,7 +115,7 @@ class Optimizer {
 
   const plan::RunPlan& plan_;
   std::vector<shard::FlatState>& states_;
-  comm::Communicator& axis_;
+  comm::DataAxes axes_;
   std::vector<Piece> pieces_;
   std::vector<std::vector<std::size_t>> piece_index_;  // by flat buffer and slot
   std::vector<std::vector<StateTensor>> tensors_;      // by flat buffer
@@ -124,6 +127,6 @@ class Optimizer {
 
 // The optimizer that the plan asks for.
 std::unique_ptr<Optimizer> make_optimizer(const plan::RunPlan& plan, std::vector<shard::FlatState>& states,
-                                          comm::Communicator& axis);
+                                          const comm::DataAxes& axes);
 
 }  // namespace intarsia::optim

@@ -130,8 +130,10 @@ TEST(Optimizers, EveryLayoutGivesTheSameBits) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       one.options.state_dtype = dtype;
       const std::vector<at::Tensor> base = five_updates(one.options, {});
-      for (const UpdateLayout& layout : {UpdateLayout{2, 0}, UpdateLayout{2, 1}, UpdateLayout{3, 2}, UpdateLayout{2, 3},
-                                         UpdateLayout{4, 3, true}, UpdateLayout{7, 3}}) {
+      for (const UpdateLayout& layout :
+           {UpdateLayout{2, 0}, UpdateLayout{2, 1}, UpdateLayout{3, 2}, UpdateLayout{2, 3}, UpdateLayout{4, 3, true},
+            UpdateLayout{7, 3}, UpdateLayout{4, 3, false, 2}, UpdateLayout{4, 3, true, 2}, UpdateLayout{4, 2, false, 2},
+            UpdateLayout{8, 3, false, 4}, UpdateLayout{4, 3, false, 0, 2}, UpdateLayout{4, 3, true, 0, 2}}) {
         const std::vector<at::Tensor> params = five_updates(one.options, layout);
         for (std::size_t i = 0; i < params.size(); ++i)
           EXPECT_TRUE(at::equal(params[i], base[i]))

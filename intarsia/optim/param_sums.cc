@@ -27,7 +27,7 @@ ParamSums::ParamSums(const plan::RunPlan& plan, comm::Communicator& axis, bool s
     for (const plan::FlatLayout& layout : plan.flats) {
       std::vector<std::size_t>& slots = begins.emplace_back();
       if (!layout.trainable) continue;
-      const plan::Range range = sharded ? layout.shard(shard) : plan::Range{0, layout.flat_numel()};
+      const plan::Range range = plan::resting(layout, plan.placement.optimizer, plan.grid(), shard);
       for (const plan::ParamSlot& slot : layout.slots) {
         slots.push_back(entries);
         entries += count_blocks(slot, range);
@@ -49,11 +49,13 @@ std::vector<ParamSums::Pair> ParamSums::add_up(const char* what) {
     blocks = static_cast<const Pair*>(all.const_data_ptr());
   }
   std::vector<Pair> sums(plan_.model.params.size(), Pair{});
-  for (int rank = 0; rank < ranks; ++rank) {
+  const bool spread = sharded_ && plan_.placement.optimizer == plan::Rest::kSpread;
+  for (int piece = 0; piece < ranks; ++piece) {  // in the order of the flat buffers
+    const int rank = spread ? plan_.grid().rank_of_piece(piece) : piece;
     const Pair* next = blocks + rank * entries_;
     for (const plan::FlatLayout& layout : plan_.flats) {
       if (!layout.trainable) continue;
-      const plan::Range range = sharded_ ? layout.shard(rank) : plan::Range{0, layout.flat_numel()};
+      const plan::Range range = plan::resting(layout, plan_.placement.optimizer, plan_.grid(), rank);
       for (const plan::ParamSlot& slot : layout.slots) {
         Pair& sum = sums[static_cast<std::size_t>(slot.param)];
         for (std::size_t left = count_blocks(slot, range); left > 0; --left, ++next) {

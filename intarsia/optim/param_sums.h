@@ -14,7 +14,8 @@ namespace intarsia::optim {
 // rank, and blocks are added in their order over all ranks.
 class ParamSums {
  public:
-  // `sharded`: each rank of `axis` fills the blocks of its shard; else every rank fills all and nothing is exchanged.
+  // `axis`: the ranks that hold one copy of the optimizer's state between them. `sharded`: each fills the blocks of
+  // what it holds; else every rank fills all and nothing is exchanged.
   ParamSums(const plan::RunPlan& plan, comm::Communicator& axis, bool sharded);
 
   using Pair = std::array<double, 2>;

@@ -53,6 +53,8 @@ struct UpdateLayout {
   int ranks = 1;
   int stage = 0;
   bool copy = false;
+  int shard_ranks = 0;  // of a shard group; 0: all of them
+  int hpz_ranks = 0;
 };
 
 inline plan::RunPlan update_plan(const plan::OptimizerPlan& optimizer, const UpdateLayout& layout) {
@@ -61,7 +63,8 @@ inline plan::RunPlan update_plan(const plan::OptimizerPlan& optimizer, const Upd
   plan.flats = plan::layout_units(plan.model, layout.ranks);
   plan.ranks = layout.ranks;
   plan.stage = layout.stage;
-  plan.placement = plan::placement_of_stage(layout.stage);
+  plan.placement = plan::make_placement(
+      {.stage = layout.stage, .ranks = layout.ranks, .shard_ranks = layout.shard_ranks, .hpz_ranks = layout.hpz_ranks});
   plan.optimizer = optimizer;
   return plan;
 }
@@ -87,24 +90,24 @@ inline std::vector<at::Tensor> five_updates(const plan::OptimizerPlan& options, 
   const plan::RunPlan plan = update_plan(options, layout);
   const FormulaWeights weights(plan.model);
   std::vector<at::Tensor> result(plan.model.params.size());
-  comm::run_ranks(layout.ranks,
-                  [&](comm::Communicator& axis) {
-                    shard::Engine engine(plan, axis, weights);
-                    const auto optimizer = make_optimizer(plan, engine.states(), axis);
-                    for (std::int64_t update = 1; update <= 5; ++update) {
-                      fill_gradients(engine.states(), update, scale);
-                      optimizer->step(options.lr, scale);
-                      engine.publish();
-                    }
-                    if (look) look(*optimizer);
-                    for (std::size_t flat = 0; flat < engine.states().size(); ++flat) {
-                      const at::Tensor whole = engine.gather(flat, shard::Engine::What::kMaster);
-                      if (axis.rank() != 0) continue;
-                      for (const plan::ParamSlot& slot : engine.states()[flat].layout->slots)
-                        result[static_cast<std::size_t>(slot.param)] = whole.narrow(0, slot.offset, slot.numel).clone();
-                    }
-                  },
-                  {.force_copy = layout.copy});
+  comm::run_grid(plan.grid(),
+                 [&](const comm::DataAxes& axes) {
+                   shard::Engine engine(plan, axes, weights);
+                   const auto optimizer = make_optimizer(plan, engine.states(), axes);
+                   for (std::int64_t update = 1; update <= 5; ++update) {
+                     fill_gradients(engine.states(), update, scale);
+                     optimizer->step(options.lr, scale);
+                     engine.publish();
+                   }
+                   if (look) look(*optimizer);
+                   for (std::size_t flat = 0; flat < engine.states().size(); ++flat) {
+                     const at::Tensor whole = engine.gather(flat, shard::Engine::What::kMaster);
+                     if (axes.world.rank() != 0) continue;
+                     for (const plan::ParamSlot& slot : engine.states()[flat].layout->slots)
+                       result[static_cast<std::size_t>(slot.param)] = whole.narrow(0, slot.offset, slot.numel).clone();
+                   }
+                 },
+                 {.force_copy = layout.copy});
   return result;
 }
 

@@ -61,18 +61,6 @@ LossScalePlan loss_scale_of(const config::LossScaleConfig& from) {
           .min = from.min};
 }
 
-// What gathers whole parameters knows one shard group only.
-void check_shard_groups(const RunPlan& plan) {
-  if (plan.placement.replicas == 1) return;
-  const OptimizerKind kind = plan.optimizer.kind;
-  INTARSIA_CHECK(
-      kUnsupported, kind != OptimizerKind::kLamb && kind != OptimizerKind::kAdafactor && kind != OptimizerKind::kMuon,
-      "LAMB, Adafactor and Muon do not work with several shard groups yet; use one of the other optimizers, or "
-      "leave shard groups and hpZ out");
-  INTARSIA_CHECK(kUnsupported, plan.optimizer.ema_decay == 0,
-                 "the moving average (ema) does not work with several shard groups yet; leave one of them out");
-}
-
 bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
 // Cuts the global batch into L logical micro-batches, each of which is one pass whatever the micro-batch asked for.
@@ -229,7 +217,6 @@ RunPlan make_run_plan(const config::TrainConfig& config, ModelSpec model, std::i
   plan.gradient_clipping = config.gradient_clipping;
   plan.optimizer = optimizer_of(config, plan.model);
   if (config.bf16_optimizer_states) plan.optimizer.state_dtype = DType::kBF16;
-  check_shard_groups(plan);
   plan.schedule = schedule_of(config);
   if (plan.schedule.total_steps == 0) plan.schedule.total_steps = steps;
   plan.recompute = recompute_of(config);

@@ -139,7 +139,9 @@ std::vector<int> matrix_owners(const RunPlan& plan) {
     if (updates_matrix(plan.optimizer, params[i])) order.push_back(static_cast<int>(i));
   std::ranges::stable_sort(order, std::greater<>(),
                            [&](int index) { return params[static_cast<std::size_t>(index)].numel(); });
-  std::vector<std::int64_t> load(plan.flats.empty() ? 1 : static_cast<std::size_t>(plan.flats[0].num_shards), 0);
+  // A replicated state has no owners in memory; its checkpoint is divided among all ranks.
+  const Rest rest = plan.placement.optimizer == Rest::kReplicated ? Rest::kSpread : plan.placement.optimizer;
+  std::vector<std::int64_t> load(static_cast<std::size_t>(ranks_of_copy(rest, plan.grid())), 0);
   for (const int index : order) {
     const auto least = std::ranges::min_element(load);
     *least += params[static_cast<std::size_t>(index)].numel();
@@ -160,12 +162,12 @@ std::vector<StateBuffer> state_buffers(const RunPlan& plan, const FlatLayout& la
 
 std::int64_t optimizer_state_bytes(const RunPlan& plan) {
   const std::vector<int> owners = matrix_owners(plan);
-  const int num_shards = plan.flats.empty() ? 1 : plan.flats[0].num_shards;
+  const int ranks = ranks_of_copy(plan.placement.optimizer, plan.grid());
   const bool sharded = plan.placement.optimizer != Rest::kReplicated;
   // Only where some parameters are matrices do ranks differ.
   const bool uneven = sharded && std::ranges::any_of(owners, [](int owner) { return owner >= 0; });
   std::int64_t most = 0;
-  for (int shard = 0; shard < (uneven ? num_shards : 1); ++shard) {
+  for (int shard = 0; shard < (uneven ? ranks : 1); ++shard) {
     std::int64_t bytes = 0;
     for (const FlatLayout& layout : plan.flats) {
       if (!layout.trainable) continue;

@@ -45,8 +45,9 @@ std::vector<StateSpec> state_specs(const OptimizerPlan& optimizer, const ParamSp
 // embeddings and heads (a name with "embed" or "lm_head"), as in DeepSpeed.
 bool updates_matrix(const OptimizerPlan& optimizer, const ParamSpec& param);
 
-// For each parameter of the model the shard index of the rank that computes its matrix update, by falling size to the
-// rank with the least so far; -1 where the update is no matrix's.
+// For each parameter of the model the rank that computes its matrix update, among those that hold one copy of the
+// optimizer's state between them (each shard group has an owner of its own); by falling size to the rank with the least
+// so far; -1 where the update is no matrix's.
 std::vector<int> matrix_owners(const RunPlan& plan);
 
 // Elements [elements.begin, elements.end) of the state tensor of one slot stand at [begin, ...) of the rank's buffer.

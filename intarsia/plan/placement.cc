@@ -45,6 +45,11 @@ Range resting(const FlatLayout& layout, Rest rest, const Grid& grid, int rank) {
   return {layout.shard(first).begin, layout.shard(first + grid.replicas - 1).end};
 }
 
+int ranks_of_copy(Rest rest, const Grid& grid) {
+  if (rest == Rest::kReplicated) return 1;
+  return rest == Rest::kSharded ? grid.shards : grid.ranks();
+}
+
 std::string describe(const Placement& placement, int stage, const Grid& grid) {
   const char* no_sync = stage >= 2 && placement.grads == Rest::kReplicated ? ", gradients reduced once an update" : "";
   if (placement.replicas == 1) return concat("stage ", stage, no_sync);

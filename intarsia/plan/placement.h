@@ -67,6 +67,9 @@ Placement placement_of_stage(int stage);
 // The elements of `layout` that rest on `rank`.
 Range resting(const FlatLayout& layout, Rest rest, const Grid& grid, int rank);
 
+// How many ranks hold one copy of what rests so between them: 1, a shard group, or all.
+int ranks_of_copy(Rest rest, const Grid& grid);
+
 // "stage 3", "hybrid 2 x 4 (stage 3 in groups of 4)", "hpZ 2 x 4 ...".
 std::string describe(const Placement& placement, int stage, const Grid& grid);
 

@@ -200,7 +200,7 @@ Assembly assemble(const TrainJob& job, const comm::DataAxes& axes) {
                                     job.plan);
   assembly.engine = std::make_unique<shard::Engine>(job.plan, axes, *weights);
   assembly.model = models::make_model(job.model, job.plan, job.lora);
-  assembly.optimizer = optim::make_optimizer(job.plan, assembly.engine->states(), axes.world);
+  assembly.optimizer = optim::make_optimizer(job.plan, assembly.engine->states(), axes);
   assembly.loss_scale = std::make_unique<optim::LossScale>(job.plan.loss_scale);
   return assembly;
 }

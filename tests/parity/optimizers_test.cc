@@ -17,7 +17,19 @@ struct OptimizerCase {
 
 void PrintTo(const OptimizerCase& one, std::ostream* out) { *out << one.algorithm; }
 
-train::TrainJob job_of(const OptimizerCase& one, int ranks, int stage) {
+// Which ranks hold what: a stage, in shard groups or with hpZ where these are given.
+struct Placed {
+  int ranks = 1, stage = 0;
+  int shard_ranks = 0, hpz_ranks = 0;
+};
+
+std::string name_of(const Placed& placed) {
+  return concat(placed.ranks, " ranks, stage ", placed.stage, ", shard groups ", placed.shard_ranks, ", hpZ ",
+                placed.hpz_ranks);
+}
+
+train::TrainJob job_of(const OptimizerCase& one, const Placed& placed) {
+  const auto [ranks, stage, shard_ranks, hpz_ranks] = placed;
   train::TrainJob job = make_job({.model = "llama-tied", .variant = "clip", .ranks = ranks, .stage = stage});
   config::TrainConfig config;
   config.optimizer.algorithm = one.algorithm;
@@ -29,6 +41,8 @@ train::TrainJob job_of(const OptimizerCase& one, int ranks, int stage) {
   job.plan.optimizer = plan::optimizer_of(config, job.plan.model);
   job.plan.schedule = {};
   job.plan.schedule.base_lr = one.lr;
+  job.plan.placement =
+      plan::make_placement({.stage = stage, .ranks = ranks, .shard_ranks = shard_ranks, .hpz_ranks = hpz_ranks});
   return job;
 }
 
@@ -38,14 +52,15 @@ struct Outcome {
 };
 
 // Steps `from` to `to`, from a checkpoint in `load` and to one in `root`, where these are given.
-Outcome run(const OptimizerCase& one, int ranks, int stage, std::int64_t from, std::int64_t to,
+Outcome run(const OptimizerCase& one, const Placed& placed, std::int64_t from, std::int64_t to,
             const std::string& load = "", const std::string& root = "") {
-  const train::TrainJob job = job_of(one, ranks, stage);
+  const train::TrainJob job = job_of(one, placed);
   Outcome result;
-  comm::run_ranks(
-      ranks,
-      [&](comm::Communicator& axis) {
-        train::Assembly assembly = train::assemble(job, axis);
+  comm::run_grid(
+      job.plan.grid(),
+      [&](const comm::DataAxes& axes) {
+        comm::Communicator& axis = axes.world;
+        train::Assembly assembly = train::assemble(job, axes);
         const data::Sampler sampler(job.sampler);
         std::int64_t position = 0;
         for (std::int64_t step = 0; step < from; ++step) position = sampler.next_window(position).value().end;
@@ -85,10 +100,15 @@ void expect_close(const std::vector<double>& want, const std::vector<double>& ha
 class OptimizerRuns : public ::testing::TestWithParam<OptimizerCase> {};
 
 TEST_P(OptimizerRuns, AgreeInEveryLayout) {
-  const Outcome base = run(GetParam(), 1, 0, 0, 5);
-  for (const auto& [ranks, stage] : {std::pair{1, 3}, {2, 0}, {2, 3}})
-    expect_close(base.losses, run(GetParam(), ranks, stage, 0, 5).losses, GetParam().tolerance,
-                 concat(ranks, " ranks, stage ", stage));
+  const Outcome base = run(GetParam(), {1, 0}, 0, 5);
+  for (const Placed& placed : {Placed{1, 3}, {2, 0}, {2, 3}, {4, 3, 2}, {4, 2, 2}, {4, 3, 0, 2}}) {
+    const Outcome other = run(GetParam(), placed, 0, 5);
+    expect_close(base.losses, other.losses, GetParam().tolerance, name_of(placed));
+    for (std::size_t flat = 0; flat < base.averages.size(); ++flat) {
+      const at::Tensor average = other.averages[flat].narrow(0, 0, base.averages[flat].size(0));
+      EXPECT_LE((average - base.averages[flat]).abs().max().item<double>(), 2 * GetParam().lr) << name_of(placed);
+    }
+  }
 }
 
 TEST_P(OptimizerRuns, GoOnFromACheckpointAsIfNothingHadHappened) {
@@ -97,18 +117,36 @@ TEST_P(OptimizerRuns, GoOnFromACheckpointAsIfNothingHadHappened) {
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   const std::string root = (folder / "checkpoints").string(), saved = root + "/step-2";
-  const Outcome whole = run(GetParam(), 2, 3, 0, 5);
-  run(GetParam(), 2, 3, 0, 2, "", root);
-  const Outcome resumed = run(GetParam(), 2, 3, 2, 5, saved);
+  const Outcome whole = run(GetParam(), {2, 3}, 0, 5);
+  run(GetParam(), {2, 3}, 0, 2, "", root);
+  const Outcome resumed = run(GetParam(), {2, 3}, 2, 5, saved);
   const std::vector<double> rest(whole.losses.begin() + 2, whole.losses.end());
   EXPECT_EQ(resumed.losses, rest) << "the same layout: the same bits";
   for (std::size_t i = 0; i < whole.weights.size(); ++i)
     EXPECT_TRUE(at::equal(whole.weights[i], resumed.weights[i])) << i;
   for (std::size_t i = 0; i < whole.averages.size(); ++i)
     EXPECT_TRUE(at::equal(whole.averages[i], resumed.averages[i])) << i;
-  for (const auto& [ranks, stage] : {std::pair{1, 0}, {4, 2}})
-    expect_close(rest, run(GetParam(), ranks, stage, 2, 5, saved).losses, GetParam().tolerance,
-                 concat(ranks, " ranks, stage ", stage));
+  for (const Placed& placed : {Placed{1, 0}, {4, 2}, {4, 3, 2}, {4, 3, 0, 2}})
+    expect_close(rest, run(GetParam(), placed, 2, 5, saved).losses, GetParam().tolerance, name_of(placed));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_P(OptimizerRuns, GoOnFromACheckpointOfShardGroups) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / concat("optim-groups-", GetParam().algorithm);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  for (const Placed& placed : {Placed{4, 3, 2}, {4, 3, 0, 2}}) {
+    const std::string root = concat((folder / "checkpoints-").string(), placed.hpz_ranks), saved = root + "/step-2";
+    const Outcome whole = run(GetParam(), placed, 0, 5);
+    run(GetParam(), placed, 0, 2, "", root);
+    const Outcome resumed = run(GetParam(), placed, 2, 5, saved);
+    EXPECT_EQ(resumed.losses, (std::vector<double>{whole.losses.begin() + 2, whole.losses.end()})) << name_of(placed);
+    for (std::size_t i = 0; i < whole.averages.size(); ++i)
+      EXPECT_TRUE(at::equal(whole.averages[i], resumed.averages[i])) << name_of(placed) << ", flat buffer " << i;
+    expect_close({whole.losses.begin() + 2, whole.losses.end()}, run(GetParam(), {1, 0}, 2, 5, saved).losses,
+                 GetParam().tolerance, name_of(placed));
+  }
   std::filesystem::remove_all(folder);
 }
 

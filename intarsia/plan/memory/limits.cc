@@ -66,9 +66,10 @@ HostNeed host_need(const StepReplay& replay, int local_ranks) {
     for (const Moment& moment : replay.timeline) bytes = std::max(bytes, moment[holding]);
     return bytes;
   };
-  const std::int64_t work = highest(Holding::kActivations) + highest(Holding::kLogits) + highest(Holding::kTemporaries);
   const double kept =
-      kKeptOfReduction * static_cast<double>(highest(Holding::kReduce)) + kKeptOfWork * static_cast<double>(work);
+      kKeptOfReduction * static_cast<double>(highest(Holding::kReduce)) +
+      (std::ranges::any_of(replay.timeline, &Moment::recomputed) ? kKeptOfRecomputed : kKeptOfActivations) *
+          static_cast<double>(highest(Holding::kActivations));
   const std::int64_t beside = static_cast<std::int64_t>(kept) + kRankBaseBytes;
   return {.rank_peak = replay.peak_bytes(), .host = local_ranks * (replay.peak_bytes() + beside) + kHostBaseBytes};
 }

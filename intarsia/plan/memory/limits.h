@@ -19,13 +19,14 @@ struct MemoryLimit {
 MemoryLimit read_memory_limit(const std::string& root = "");
 
 // What the processes of libexec/intarsia-rank hold beside what the meter counts, per rank and once a host: code, heap,
-// and scratch of matrix libraries. On top of it the heap that ranks share keeps three quarters of the reduction's
-// buffers, and the C library's heap an eighth of what a step's operations take and give back. Measured:
-// bench/plan_accuracy.py, docs/plan.md.
-inline constexpr std::int64_t kRankBaseBytes = 20LL << 20;
-inline constexpr std::int64_t kHostBaseBytes = 65LL << 20;
-inline constexpr double kKeptOfReduction = 0.75;
-inline constexpr double kKeptOfWork = 0.125;  // of activations, logits and temporaries
+// and scratch of matrix libraries. On top of it the heap that ranks share keeps a part of the reduction's buffers, and
+// the C library's heap a part of the activations' bytes, more where they are recomputed among those that stay.
+// Measured: bench/plan_accuracy.py, docs/plan.md.
+inline constexpr std::int64_t kRankBaseBytes = 15LL << 20;
+inline constexpr std::int64_t kHostBaseBytes = 64LL << 20;
+inline constexpr double kKeptOfReduction = 1. / 3;
+inline constexpr double kKeptOfActivations = 0.25;
+inline constexpr double kKeptOfRecomputed = 0.65;
 
 // A run's need on one host with `local_ranks` of its ranks, by the highest of all phases.
 struct HostNeed {

@@ -59,14 +59,15 @@ TEST(HostNeed, CountsWhatHeapsKeepBesideTheTensorsOfEachRank) {
   Moment forward, loss;
   forward.bytes[static_cast<std::size_t>(Holding::kActivations)] = 400 * kMiB;
   loss.bytes[static_cast<std::size_t>(Holding::kLogits)] = 32 * kMiB;
-  loss.bytes[static_cast<std::size_t>(Holding::kTemporaries)] = 8 * kMiB;
   loss.bytes[static_cast<std::size_t>(Holding::kReduce)] = 48 * kMiB;
   StepReplay replay;
   replay.timeline = {forward, loss};
   replay.peak.total = 900 * kMiB;
   const HostNeed need = host_need(replay, 2);
   EXPECT_EQ(need.rank_peak, 900 * kMiB);
-  EXPECT_EQ(need.host, 2 * (900 + 36 + (400 + 32 + 8) / 8 + 20) * kMiB + 65 * kMiB);
+  EXPECT_EQ(need.host, 2 * (900 + 16 + 100 + 15) * kMiB + 64 * kMiB);
+  replay.timeline[1].recomputed = true;
+  EXPECT_EQ(host_need(replay, 2).host, 2 * (900 + 16 + 260 + 15) * kMiB + 64 * kMiB) << "holes among what stays";
 }
 
 TEST_F(Limits, SayWhatToDoWhenARunDoesNotFit) {

@@ -12,7 +12,12 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;  // of a tensor's bytes in a checkpoint's copy
 
-bool is_sharded(const RunPlan& plan) { return plan.placement.optimizer != Rest::kReplicated && plan.ranks > 1; }
+int ranks_of_state(const RunPlan& plan) { return ranks_of_copy(plan.placement.optimizer, plan.grid()); }
+
+// What `rank` of them has of a slot.
+Range updated_by(const RunPlan& plan, const FlatLayout& layout, const ParamSlot& slot, int rank) {
+  return param_range(slot, resting(layout, plan.placement.optimizer, plan.grid(), rank));
+}
 
 // What the owner's transform of a whole matrix takes beside it, fp32.
 std::int64_t transform_numel(const RunPlan& plan, const ParamSpec& param) {
@@ -30,12 +35,11 @@ struct Place {
 // optim::MatrixExchange: rounds of one matrix of each owner, by falling size.
 std::int64_t exchange_numel(const RunPlan& plan) {
   const std::vector<int> owners = matrix_owners(plan);
-  const bool sharded = is_sharded(plan);
-  std::vector<std::vector<Place>> by_owner(sharded ? static_cast<std::size_t>(plan.ranks) : 1);
+  std::vector<std::vector<Place>> by_owner(static_cast<std::size_t>(ranks_of_state(plan)));
   for (const FlatLayout& layout : plan.flats)
     for (const ParamSlot& slot : layout.slots) {
       const int owner = owners[static_cast<std::size_t>(slot.param)];
-      if (owner >= 0) by_owner[sharded ? static_cast<std::size_t>(owner) : 0].push_back({&layout, &slot});
+      if (owner >= 0) by_owner[by_owner.size() > 1 ? static_cast<std::size_t>(owner) : 0].push_back({&layout, &slot});
     }
   std::size_t rounds = 0;
   for (std::vector<Place>& places : by_owner) {
@@ -50,7 +54,7 @@ std::int64_t exchange_numel(const RunPlan& plan) {
         if (by_owner[owner].size() <= round) continue;
         const auto [layout, slot] = by_owner[owner][round];
         if (owner != rank) {
-          numel += param_range(*slot, layout->shard(static_cast<int>(rank))).size();
+          numel += updated_by(plan, *layout, *slot, static_cast<int>(rank)).size();
         } else {
           numel += slot->numel + transform_numel(plan, plan.model.params[static_cast<std::size_t>(slot->param)]);
         }
@@ -62,21 +66,22 @@ std::int64_t exchange_numel(const RunPlan& plan) {
 
 // optim::ParamSums: two doubles for each block of every rank, gathered.
 std::int64_t sums_bytes(const RunPlan& plan) {
-  if (!is_sharded(plan)) return 0;
+  const int ranks = ranks_of_state(plan);
+  if (ranks == 1) return 0;
   std::int64_t most = 0;
-  for (int rank = 0; rank < plan.ranks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     std::int64_t entries = 0;
     for (const FlatLayout& layout : plan.flats) {
       if (!layout.trainable) continue;
       for (const ParamSlot& slot : layout.slots) {
-        const Range elements = param_range(slot, layout.shard(rank));
+        const Range elements = updated_by(plan, layout, slot, rank);
         if (elements.size() == 0) continue;
         entries += (slot.offset + elements.end - 1) / kShardBlock - (slot.offset + elements.begin) / kShardBlock + 1;
       }
     }
     most = std::max(most, entries);
   }
-  return 16 * plan.ranks * most;
+  return 16 * ranks * most;
 }
 
 }  // namespace
