@@ -3,7 +3,7 @@
 
   bench/plan_accuracy.py memory [COUNT [SEED]]  peak of a rank by the meter, and of the host by the kernel
   bench/plan_accuracy.py limits [COUNT]   random runs inside a control group around what plan says: do they fit? (root)
-  bench/plan_accuracy.py time CLUSTER     step time of twelve runs; CLUSTER from `intarsia bench --ranks 2 --write-cluster`
+  bench/plan_accuracy.py time [ROUNDS]    step time of twelve runs, after `intarsia bench --write-cluster` in each round
   bench/plan_accuracy.py deepspeed        states by DeepSpeed's estimator formulas and by plan, beside the meter
 
 Prints Markdown tables, and exits with 1 where what issue and documents promise does not hold. The program is
@@ -13,6 +13,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -280,20 +281,27 @@ TIMED = [("deep", 0, 1, "none", 2, 128, 1), ("deep", 0, 1, "full", 2, 128, 1), (
          ("tied", 2, 2, "none", 2, 128, 1), ("llama-34m", 0, 1, "none", 2, 128, 1), ("llama-34m", 3, 2, "none", 2, 128, 1)]
 
 
-def time(cluster):
-    rows = []
-    print(HEAD + " predicted s | measured s (median of 8) | ratio |\n|---|---|--:|---|---|---|--:|--:|--:|")
+def time(rounds):
+    """Each round measures the host's rates anew and then runs everything once, for a host's speed changes by the minute."""
+    cluster, runs = f"{WORK}/cluster.json", []
     for model, stage, ranks, recompute, batch, length, accumulation in TIMED:
-        run = {"model": model, "stage": stage, "ranks": ranks, "dtype": "fp32", "recompute": recompute, "copied": False,
-               "batch": batch, "length": length, "accumulation": accumulation}
-        predicted = predict(run, "--cluster", cluster)["stages"][stage]["seconds"]["total"]
-        _, metrics, _ = train(run, steps=10)
-        measured = sorted(m["step_seconds"] for m in metrics[2:])[4]
-        rows.append((predicted, measured))
-        print(f"| {name_of(run)} | {predicted:.3f} | {measured:.3f} | {predicted / measured:.3f} |", flush=True)
+        runs.append({"model": model, "stage": stage, "ranks": ranks, "dtype": "fp32", "recompute": recompute, "copied": False,
+                     "batch": batch, "length": length, "accumulation": accumulation})
+    predicted, measured = [[] for _ in runs], [[] for _ in runs]
+    for _ in range(rounds):
+        subprocess.run([PROGRAM, "bench", "--ranks", "2", "--write-cluster", cluster], check=True, capture_output=True)
+        for i, run in enumerate(runs):
+            predicted[i].append(predict(run, "--cluster", cluster)["stages"][run["stage"]]["seconds"]["total"])
+            _, metrics, _ = train(run, steps=10)
+            measured[i].append(statistics.median(m["step_seconds"] for m in metrics[2:]))
+    print(HEAD + " predicted s | measured s | ratio of the medians | ratio in each round |\n|---|---|--:|---|---|---|--:|--:|--:|---|")
+    rows = [(statistics.median(p), statistics.median(m)) for p, m in zip(predicted, measured)]
+    for run, (p, m), all_p, all_m in zip(runs, rows, predicted, measured):
+        each = ", ".join(f"{one / other:.2f}" for one, other in zip(all_p, all_m))
+        print(f"| {name_of(run)} | {p:.3f} | {m:.3f} | {p / m:.3f} | {each} |", flush=True)
     pairs = [(a, b) for i, a in enumerate(rows) for b in rows[:i] if abs(a[1] / b[1] - 1) > 0.15]
     ordered = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs)
-    print(f"\n{sum(abs(p / m - 1) <= 0.15 for p, m in rows)} of {len(rows)} within 15 %; order right in {ordered} of "
+    print(f"\n{rounds} rounds: {sum(abs(p / m - 1) <= 0.15 for p, m in rows)} of {len(rows)} within 15 %; order right in {ordered} of "
           f"{len(pairs)} pairs that differ by more than 15 %.")
     return ordered == len(pairs) and all(abs(p / m - 1) <= 0.15 for p, m in rows)
 
@@ -327,8 +335,8 @@ def main():
             good = memory(int(more[0]) if more else 44, int(more[1]) if len(more) > 1 else 8)
         elif command == "limits":
             good = limits(int(more[0]) if more else 60)
-        elif command == "time" and more:
-            good = time(more[0])
+        elif command == "time":
+            good = time(int(more[0]) if more else 5)
         elif command == "deepspeed":
             deepspeed()
         else:
