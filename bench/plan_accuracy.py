@@ -206,7 +206,7 @@ HEAD = "| model | stage | ranks | dtype | recompute | batch x length x accumulat
 
 def memory(count, seed):
     """At least 90 % within 3 % of the meter, none above 5 %; hosts within 5 % + 30 MiB of their processes."""
-    generator, ratios, near, rows = random.Random(seed), [], [], []
+    generator, ratios, near = random.Random(seed), [], []
     print(HEAD + " predicted MiB | measured MiB | ratio | host predicted | host by the kernel | off by | files' pages |")
     print("|---|---|--:|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for _ in range(count):
@@ -220,32 +220,13 @@ def memory(count, seed):
         predicted = max(stage["peak"]["total_bytes"], stage["load_peak_bytes"])
         ratios.append(predicted / metrics[-1]["peak_bytes"])
         near.append(abs(stage["host_bytes"] - watch.held) <= 0.05 * watch.held + 30 * MIB)
-        logits = max(moment["bytes"]["logits"] for moment in stage["timeline"])
-        rows.append(([run["ranks"] * logits / MIB, run["ranks"], 1], (watch.held - run["ranks"] * predicted) / MIB))
         print(f"| {name_of(run)} | {predicted / MIB:.1f} | {metrics[-1]['peak_bytes'] / MIB:.1f} | {ratios[-1]:.4f} | "
               f"{stage['host_bytes'] / MIB:.0f} | {watch.held / MIB:.0f} | {(stage['host_bytes'] - watch.held) / MIB:+.0f} | "
               f"{watch.files / MIB:.0f} |", flush=True)
     within, worst = sum(abs(ratio - 1) <= 0.03 for ratio in ratios), max(abs(ratio - 1) for ratio in ratios)
     print(f"\n{len(ratios)} runs: {within} within 3 % of the meter, worst {worst * 100:.2f} %; {sum(near)} of {len(near)} "
           "hosts within 5 % + 30 MiB of the highest sum of their processes' proportional set sizes, files' pages apart.")
-    logits, rank, host = least_squares(rows)
-    print(f"Beside tensors these hosts held {logits:.2f} times the ranks' logits, {rank:.0f} MiB a rank and {host:.0f} MiB "
-          "(least squares; intarsia/plan/memory/limits.h has what plan takes).")
     return within >= 0.9 * len(ratios) and worst <= 0.05
-
-
-def least_squares(rows):
-    """x of the rows (coefficients, value), by the normal equations."""
-    size = len(rows[0][0])
-    table = [[sum(a[i] * a[j] for a, _ in rows) for j in range(size)] + [sum(a[i] * b for a, b in rows)] for i in range(size)]
-    for i in range(size):
-        pivot = max(range(i, size), key=lambda row: abs(table[row][i]))
-        table[i], table[pivot] = table[pivot], table[i]
-        for row in range(size):
-            if row != i:
-                factor = table[row][i] / table[i][i]
-                table[row] = [x - factor * y for x, y in zip(table[row], table[i])]
-    return [table[i][size] / table[i][i] for i in range(size)]
 
 
 def limits(count):
