@@ -226,13 +226,16 @@ TEST(MeasuredPeak, IsPredictedForReductionsInSixteenBits) {
 // One sample of 16 tokens: the matrices that are brought together are larger than the activations.
 TEST(MeasuredPeak, IsPredictedForOptimizersThatNeedWholeMatrices) {
   for (const char* optimizer : {"muon", "adafactor", "lamb", "lion", "sgd"})
-    for (const auto& [stage, ranks] : {std::pair{0, 1}, std::pair{1, 2}, std::pair{3, 2}}) {
+    for (const auto& [stage, ranks, group, hpz] :
+         {std::array{0, 1, 0, 0}, {1, 2, 0, 0}, {3, 2, 0, 0}, {3, 4, 2, 0}, {3, 4, 0, 2}}) {
       Case c = kStates;
       c.model.num_hidden_layers = 2;
       c.optimizer = optimizer;
       c.stage = stage;
       c.ranks = ranks;
-      SCOPED_TRACE(optimizer);
+      c.group = group;
+      c.hpz = hpz;
+      SCOPED_TRACE(concat(optimizer, ", shard groups ", group, ", hpZ ", hpz));
       expect_peak(c);
     }
 }
